@@ -1,0 +1,16 @@
+# One interface target carries the warnings, hardening and sanitizers of all our own code.
+add_library(convgrad_flags INTERFACE)
+target_compile_options(convgrad_flags INTERFACE -Wall -Wextra -Wpedantic -Wshadow -Wconversion
+  -Wno-sign-conversion -Wcast-align -Wnon-virtual-dtor -Wold-style-cast)
+if(CONVGRAD_WARNINGS_AS_ERRORS)
+  target_compile_options(convgrad_flags INTERFACE -Werror)
+endif()
+if(CONVGRAD_SANITIZE)
+  target_compile_options(convgrad_flags INTERFACE -fsanitize=${CONVGRAD_SANITIZE}
+    -fno-omit-frame-pointer -fno-sanitize-recover=all)
+  target_link_options(convgrad_flags INTERFACE -fsanitize=${CONVGRAD_SANITIZE})
+else()
+  target_compile_options(convgrad_flags INTERFACE -fstack-protector-strong
+    $<$<NOT:$<CONFIG:Debug>>:-D_FORTIFY_SOURCE=2>)
+  target_link_options(convgrad_flags INTERFACE -Wl,-z,relro,-z,now)
+endif()

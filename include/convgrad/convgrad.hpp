@@ -1,0 +1,11 @@
+// Everything: #include <convgrad/convgrad.hpp>
+#pragma once
+
+#include <convgrad/eager.hpp>
+#include <convgrad/engine.hpp>
+#include <convgrad/error.hpp>
+#include <convgrad/graph.hpp>
+#include <convgrad/op.hpp>
+#include <convgrad/tensor.hpp>
+#include <convgrad/types.hpp>
+#include <convgrad/version.hpp>

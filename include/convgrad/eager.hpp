@@ -1,0 +1,82 @@
+// One call per op, on user memory, without a graph.
+//
+//   std::vector<float> src(…), diff_dst(…), diff_weights(…);
+//   convgrad::convolution_backward_weights({src.data(), {8, 56, 56, 64}},
+//       {diff_dst.data(), {8, 56, 56, 64}}, {diff_weights.data(), {3, 3, 64, 64}},
+//       {.pads_begin = {1, 1}, .pads_end = {1, 1}});
+//
+// Output tensors carry their shape; infer_shape() tells it beforehand.
+#pragma once
+
+#include <convgrad/engine.hpp>
+#include <convgrad/tensor.hpp>
+
+namespace convgrad {
+
+/// Attributes of an eager call. Empty lists mean: strides and dilations 1, pads and output_padding 0;
+/// an empty weights_format means XIO (convolution) or XOI (transposed convolution).
+struct attributes {
+    dims strides = {};
+    dims pads_begin = {};
+    dims pads_end = {};
+    dims dilations = {};
+    std::string_view auto_pad = "none";
+    dim groups = 1;
+    std::string_view data_format = "NXC";
+    std::string_view weights_format = {};
+    dims output_padding = {};
+};
+
+/// What the specification's documents do not have: see `docs/beyond.md`.
+struct options {
+    /// Add into the output (gradients) instead of overwriting it.
+    bool accumulate = false;
+    /// For weights gradients: also receives the sum of diff_dst over batch and space.
+    const tensor *diff_bias = nullptr;
+    /// For forward ops: max(0, ·) is applied to the result.
+    bool relu = false;
+    /// For forward ops: a tensor of dst's shape that is added before the ReLU.
+    const tensor *add = nullptr;
+    /// Where to run; null: default_engine().
+    const engine *on = nullptr;
+};
+
+/// `bias` may be an empty tensor (`{}`).
+CONVGRAD_API void convolution(const tensor &src, const tensor &weights, const tensor &bias,
+    const tensor &dst, const attributes &attrs = {}, const options &opts = {});
+CONVGRAD_API void convolution_backward_data(const tensor &diff_dst, const tensor &weights,
+    const tensor &diff_src, const attributes &attrs = {}, const options &opts = {});
+CONVGRAD_API void convolution_backward_weights(const tensor &src, const tensor &diff_dst,
+    const tensor &diff_weights, const attributes &attrs = {}, const options &opts = {});
+CONVGRAD_API void conv_transpose(const tensor &src, const tensor &weights, const tensor &bias,
+    const tensor &dst, const attributes &attrs = {}, const options &opts = {});
+CONVGRAD_API void conv_transpose_backward_data(const tensor &diff_dst, const tensor &weights,
+    const tensor &diff_src, const attributes &attrs = {}, const options &opts = {});
+CONVGRAD_API void conv_transpose_backward_weights(const tensor &src, const tensor &diff_dst,
+    const tensor &diff_weights, const attributes &attrs = {}, const options &opts = {});
+
+/// Both gradients of one convolution, reading diff_dst once.
+CONVGRAD_API void convolution_backward(const tensor &src, const tensor &diff_dst, const tensor &weights,
+    const tensor &diff_src, const tensor &diff_weights, const attributes &attrs = {},
+    const options &opts = {});
+/// Both gradients of one transposed convolution.
+CONVGRAD_API void conv_transpose_backward(const tensor &src, const tensor &diff_dst,
+    const tensor &weights, const tensor &diff_src, const tensor &diff_weights,
+    const attributes &attrs = {}, const options &opts = {});
+
+/// The shape of output 0 for inputs of these shapes. `first` and `second` are inputs 0 and 1. For
+/// weights gradients `second` is diff_dst, and the kernel size cannot be inferred: invalid_shape.
+CONVGRAD_API dims infer_shape(op_kind kind, const dims &first, const dims &second,
+    const attributes &attrs = {});
+
+/// The padding that auto_pad stands for, or the explicit one: begin and end per spatial axis.
+struct resolved_pads {
+    dims begin, end;
+};
+/// `data` is the shape from which the specification takes the length (section 4): src, or diff_dst
+/// for the transposed gradients; `other` is the second data tensor where one is known (diff_dst of
+/// ConvolutionBackwardData, whose `data` is diff_src), else empty.
+CONVGRAD_API resolved_pads resolve_pads(op_kind kind, const dims &data, const dims &other,
+    const dims &kernel, const attributes &attrs = {});
+
+}  // namespace convgrad

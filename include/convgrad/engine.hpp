@@ -1,0 +1,74 @@
+// Engines (where to compute, with which threads and instruction sets) and streams.
+#pragma once
+
+#include <memory>
+#include <optional>
+
+#include <convgrad/types.hpp>
+
+namespace convgrad {
+
+/// A caller's thread pool. Implement it to run the library on threads that already exist.
+class CONVGRAD_API thread_pool {
+public:
+    virtual ~thread_pool();
+    /// How many calls of a body may run at the same time (at least 1).
+    [[nodiscard]] virtual int concurrency() const noexcept = 0;
+    /// Calls body(context, i) once for each i in [0, count), in any order, from any threads, and
+    /// returns when all have returned. Bodies do not throw.
+    virtual void run(int count, void (*body)(void *context, int i), void *context) = 0;
+};
+
+/// Settings of an engine. Every field has a working default.
+struct engine_options {
+    engine_kind kind = engine_kind::cpu;
+    /// 0: CONVGRAD_NUM_THREADS if set, else the cores this process may use.
+    int threads = 0;
+    /// The caller's pool instead of the library's own; must outlive the engine's last execution.
+    thread_pool *pool = nullptr;
+    /// Highest instruction set to use; capped by the CPU and by CONVGRAD_MAX_ISA.
+    isa max_isa = isa::amx_bf16;
+    math_mode math = math_mode::accurate;
+    /// Upper bound in bytes for the workspace of one execution; met by a slower plan.
+    std::size_t workspace_limit = std::numeric_limits<std::size_t>::max();
+};
+
+/// Where computation happens. Cheap to copy; copies share state.
+class CONVGRAD_API engine {
+public:
+    /// The default engine's settings.
+    engine();
+    explicit engine(const engine_options &options);
+    [[nodiscard]] engine_kind kind() const noexcept;
+    /// Number of threads that an execution uses at most.
+    [[nodiscard]] int threads() const noexcept;
+    /// The instruction set in use: the best one that the CPU, the environment and the options allow.
+    [[nodiscard]] isa instruction_set() const noexcept;
+    [[nodiscard]] math_mode math() const noexcept;
+    [[nodiscard]] std::size_t workspace_limit() const noexcept;
+
+    struct impl;
+    [[nodiscard]] const impl &get() const noexcept { return *impl_; }
+
+private:
+    std::shared_ptr<const impl> impl_;
+};
+
+/// The engine that calls without one use; created on first use.
+CONVGRAD_API const engine &default_engine();
+
+/// An in-order queue on an engine. CPU work is complete when a call returns.
+class CONVGRAD_API stream {
+public:
+    explicit stream(const engine &on = default_engine());
+    [[nodiscard]] const engine &get_engine() const noexcept { return engine_; }
+    void wait() const noexcept {}
+
+private:
+    engine engine_;
+};
+
+/// The best instruction set that this CPU and operating system offer (environment not considered).
+CONVGRAD_API isa detected_isa();
+
+}  // namespace convgrad

@@ -1,0 +1,86 @@
+// Graph → partitions → compiled partitions.
+#pragma once
+
+#include <memory>
+#include <span>
+
+#include <convgrad/engine.hpp>
+#include <convgrad/op.hpp>
+
+namespace convgrad {
+
+/// A partition made ready for given shapes. Immutable: any number of threads may execute it at once.
+/// Cheap to copy; independent of the graph and the engine object it came from.
+class CONVGRAD_API compiled_partition {
+public:
+    /// The tensor with this id, with everything that inference found out. Throws invalid_argument
+    /// for an id that the partition does not have.
+    [[nodiscard]] const logical_tensor &query(std::size_t id) const;
+    /// In the order of the compile call.
+    [[nodiscard]] const std::vector<logical_tensor> &inputs() const noexcept;
+    [[nodiscard]] const std::vector<logical_tensor> &outputs() const noexcept;
+    /// Bytes of scratch memory that one execution uses.
+    [[nodiscard]] std::size_t workspace_size() const noexcept;
+    /// One line per plan: op, algorithm, instruction set and blocks, e.g. for a log.
+    [[nodiscard]] std::string describe() const;
+
+    /// Computes. Tensors are matched by position with inputs() and outputs(). `workspace` may give
+    /// workspace_size() bytes, 64-byte aligned; null: the library allocates them itself.
+    void execute(const stream &on, std::span<const tensor> inputs, std::span<const tensor> outputs,
+        void *workspace = nullptr) const;
+
+    struct impl;
+    explicit compiled_partition(std::shared_ptr<const impl> p) : impl_(std::move(p)) {}
+
+private:
+    std::shared_ptr<const impl> impl_;
+};
+
+/// One or more ops that run as a unit.
+class CONVGRAD_API partition {
+public:
+    [[nodiscard]] std::size_t id() const noexcept;
+    /// Ids of its ops, in topological order.
+    [[nodiscard]] std::vector<std::size_t> ops() const;
+    [[nodiscard]] const std::vector<logical_tensor> &inputs() const noexcept;
+    [[nodiscard]] const std::vector<logical_tensor> &outputs() const noexcept;
+    [[nodiscard]] bool is_supported() const noexcept { return true; }
+
+    /// Makes the partition ready for these tensors (by id, in any order; what the graph already
+    /// knows need not be repeated). Inputs must have known shapes; outputs are inferred.
+    [[nodiscard]] compiled_partition compile(std::span<const logical_tensor> inputs,
+        std::span<const logical_tensor> outputs, const engine &on = default_engine()) const;
+    /// With the graph's own descriptions.
+    [[nodiscard]] compiled_partition compile(const engine &on = default_engine()) const;
+
+    struct impl;
+    explicit partition(std::shared_ptr<const impl> p) : impl_(std::move(p)) {}
+
+private:
+    std::shared_ptr<const impl> impl_;
+};
+
+/// A set of ops joined by tensor ids.
+class CONVGRAD_API graph {
+public:
+    graph();
+    ~graph();
+    graph(graph &&) noexcept;
+    graph &operator=(graph &&) noexcept;
+
+    /// Checks the op against its schema and adds it.
+    graph &add(const op &node);
+    /// Freezes the graph, checks it and infers the shapes that can be known.
+    void finalize();
+    [[nodiscard]] bool is_finalized() const noexcept;
+    /// In topological order. ConvolutionBackwardData and ConvolutionBackwardWeights (or the
+    /// transposed pair) that share diff_dst form one partition. The graph must be finalized.
+    [[nodiscard]] std::vector<partition> partitions() const;
+
+    struct impl;
+
+private:
+    std::unique_ptr<impl> impl_;
+};
+
+}  // namespace convgrad

@@ -1,0 +1,75 @@
+// Logical tensors (what a graph talks about) and tensors (memory with a description).
+#pragma once
+
+#include <optional>
+#include <utility>
+
+#include <convgrad/types.hpp>
+
+namespace convgrad {
+
+/// An edge of a graph: an id, a type and as much of the shape as is known.
+struct logical_tensor {
+    std::size_t id = 0;
+    data_type type = data_type::undef;
+    /// nullopt: the rank is unknown. Single dimensions may be `unknown_dim`.
+    std::optional<dims> shape;
+    /// In elements, one per dimension; empty means packed, last dimension innermost.
+    dims strides;
+    /// The value of a constant shape input (s32), where it is known before execution.
+    std::optional<dims> value;
+
+    logical_tensor() = default;
+    /// Rank and dimensions unknown.
+    logical_tensor(std::size_t id_, data_type type_) : id(id_), type(type_) {}
+    logical_tensor(std::size_t id_, data_type type_, dims shape_, dims strides_ = {})
+        : id(id_), type(type_), shape(std::move(shape_)), strides(std::move(strides_)) {}
+
+    /// A constant s32 shape input holding `value_`.
+    static logical_tensor constant(std::size_t id_, dims value_) {
+        logical_tensor lt(id_, data_type::s32, {static_cast<dim>(value_.size())});
+        lt.value = std::move(value_);
+        return lt;
+    }
+
+    /// True when the rank and every dimension are known.
+    [[nodiscard]] bool is_known() const {
+        if (!shape) return false;
+        for (dim d : *shape)
+            if (d == unknown_dim) return false;
+        return true;
+    }
+
+    friend bool operator==(const logical_tensor &, const logical_tensor &) = default;
+};
+
+/// A bf16 value, as its 16 bits.
+enum class bf16 : std::uint16_t {};
+/// An IEEE half-precision value, as its 16 bits.
+enum class f16 : std::uint16_t {};
+
+/// User memory with its description. Does not own the memory.
+struct tensor {
+    void *data = nullptr;
+    data_type type = data_type::undef;
+    dims shape;
+    /// In elements; empty means packed, last dimension innermost.
+    dims strides;
+
+    tensor() = default;
+    tensor(void *data_, data_type type_, dims shape_, dims strides_ = {})
+        : data(data_), type(type_), shape(std::move(shape_)), strides(std::move(strides_)) {}
+    tensor(const void *data_, data_type type_, dims shape_, dims strides_ = {})
+        : tensor(const_cast<void *>(data_), type_, std::move(shape_), std::move(strides_)) {}
+    // Typed pointers carry their data type. Inputs may be const: the library never writes to them.
+    tensor(const float *p, dims shape_, dims strides_ = {})
+        : tensor(static_cast<const void *>(p), data_type::f32, std::move(shape_), std::move(strides_)) {}
+    tensor(const bf16 *p, dims shape_, dims strides_ = {})
+        : tensor(static_cast<const void *>(p), data_type::bf16, std::move(shape_), std::move(strides_)) {}
+    tensor(const f16 *p, dims shape_, dims strides_ = {})
+        : tensor(static_cast<const void *>(p), data_type::f16, std::move(shape_), std::move(strides_)) {}
+    tensor(const std::int32_t *p, dims shape_)
+        : tensor(static_cast<const void *>(p), data_type::s32, std::move(shape_)) {}
+};
+
+}  // namespace convgrad

@@ -1,0 +1,72 @@
+// Basic vocabulary: data types, operation kinds, shapes, instruction sets.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <string_view>
+#include <vector>
+
+#include <convgrad/export.hpp>
+
+namespace convgrad {
+
+/// One dimension, stride or offset. Always 64-bit.
+using dim = std::int64_t;
+/// A shape or a list of strides, outermost first.
+using dims = std::vector<dim>;
+
+/// Stands for a dimension that is not known yet (the value oneDNN Graph uses).
+inline constexpr dim unknown_dim = std::numeric_limits<dim>::min();
+
+/// Element types. Floating-point operands of one op share f32, bf16 or f16; shape inputs are s32.
+enum class data_type : std::uint8_t { undef, f32, bf16, f16, s32 };
+
+/// The convolution family. The values are those of oneDNN Graph's op kinds.
+enum class op_kind : std::uint8_t {
+    convolution = 13,
+    convolution_backward_data = 14,
+    convolution_backward_weights = 15,
+    conv_transpose = 16,
+    conv_transpose_backward_data = 17,
+    conv_transpose_backward_weights = 18,
+};
+
+/// All op kinds, in order of their values.
+inline constexpr op_kind all_op_kinds[] = {
+    op_kind::convolution,
+    op_kind::convolution_backward_data,
+    op_kind::convolution_backward_weights,
+    op_kind::conv_transpose,
+    op_kind::conv_transpose_backward_data,
+    op_kind::conv_transpose_backward_weights,
+};
+
+/// Instruction sets with kernels of their own, weakest first.
+enum class isa : std::uint8_t { portable, avx2, avx512, avx512_bf16, amx_bf16 };
+
+/// All instruction sets, weakest first.
+inline constexpr isa all_isas[] = {
+    isa::portable, isa::avx2, isa::avx512, isa::avx512_bf16, isa::amx_bf16};
+
+/// How far f32 arithmetic may be rearranged.
+enum class math_mode : std::uint8_t {
+    strict,    ///< f32 fused multiply-add only
+    accurate,  ///< default: any path whose error stays within that of an f32 sum
+    fast,      ///< f32 operands may be rounded to bf16 parts; faster, less precise
+};
+
+/// Where an engine computes. Only `cpu` exists; the seam for others is kept.
+enum class engine_kind : std::uint8_t { cpu, gpu };
+
+CONVGRAD_API std::string_view to_string(data_type type);
+/// The specification's name, e.g. "ConvolutionBackwardWeights".
+CONVGRAD_API std::string_view to_string(op_kind kind);
+/// "portable", "avx2", "avx512", "avx512_bf16" or "amx_bf16".
+CONVGRAD_API std::string_view to_string(isa set);
+CONVGRAD_API std::string_view to_string(math_mode mode);
+
+/// Bytes of one element; 0 for `undef`.
+CONVGRAD_API std::size_t size_of(data_type type);
+
+}  // namespace convgrad

@@ -1,0 +1,55 @@
+// Plans: how a problem will run. Selection is first fit from one ordered list of algorithms.
+//
+// Layer: src/op makes a problem → make_plan() → plan::execute() → driver in src/cpu → kernel.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "conv/problem.hpp"
+#include "cpu/parallel.hpp"
+
+namespace convgrad::conv {
+
+/// What a plan may use.
+struct plan_limits {
+    isa max_isa = isa::amx_bf16;
+    int threads = 1;
+    std::size_t workspace = std::numeric_limits<std::size_t>::max();
+    /// Non-empty: only the algorithm of this name (tests, benchmarks, explain).
+    std::string_view only_algorithm = {};
+};
+
+/// An immutable decision; execute() may be called from many threads at once.
+class plan {
+public:
+    virtual ~plan() = default;
+    /// E.g. "tiled".
+    [[nodiscard]] virtual std::string_view algorithm() const = 0;
+    /// The instruction set of the kernel that runs.
+    [[nodiscard]] virtual isa instruction_set() const = 0;
+    /// Bytes that execute() needs, 64-byte aligned.
+    [[nodiscard]] virtual std::size_t workspace() const = 0;
+    /// Blocks and tiles, for explain and logs: "tile 4x14 oc 64 ic 64".
+    [[nodiscard]] virtual std::string describe() const = 0;
+    virtual void execute(const buffers &data, void *workspace, const cpu::executor &threads) const = 0;
+};
+
+/// Why an algorithm was not chosen.
+struct refusal {
+    std::string_view algorithm;
+    isa set;
+    std::string reason;
+};
+
+/// Never fails for a legal problem, except with out_of_memory when `limits.workspace` is below what
+/// the leanest plan needs. Costs microseconds. `refusals` (optional) receives the reasons.
+std::unique_ptr<const plan> make_plan(const problem &p, const plan_limits &limits,
+    std::vector<refusal> *refusals = nullptr);
+
+/// Names of all algorithms on the list, in order of preference.
+std::vector<std::string_view> algorithm_names();
+
+}  // namespace convgrad::conv
