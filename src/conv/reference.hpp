@@ -1,5 +1,5 @@
-// The oracle: plain loops, f64 sums, any legal problem, any strides. Tests and `convgrad verify` use
-// it; fast code never does.
+// The oracle: plain loops, f64 sums, any legal problem, any strides. Tests and `convgrad verify`
+// use it; fast code never does.
 #pragma once
 
 #include "conv/problem.hpp"
@@ -7,6 +7,7 @@
 namespace convgrad::conv {
 
 /// Computes the whole problem, with bias, add, ReLU, accumulate and bias gradient, rounding once.
+/// `accumulate` holds for every output, the bias gradient included.
 void reference(const problem &p, const buffers &data);
 
 /// One output element (before rounding, in f64), evaluated on its own. Coordinates by pass:
