@@ -3,6 +3,8 @@
 
 #include <type_traits>
 
+#include <xmmintrin.h>
+
 #include <convgrad/engine.hpp>
 
 namespace convgrad::cpu {
@@ -16,7 +18,9 @@ public:
     [[nodiscard]] int threads() const { return threads_; }
 
     /// Calls body(worker) for each worker in [0, workers), at most threads() of them, concurrently
-    /// where the pool allows. Bodies do not throw.
+    /// where the pool allows. Bodies do not throw. Every body sees the caller's floating-point
+    /// modes (rounding, flushing of subnormals), whichever thread runs it: a result never depends
+    /// on who computed which part.
     template <typename Body>
     void run(int workers, Body &&body) const {
         if (workers <= 1 || pool_ == nullptr) {
@@ -24,12 +28,26 @@ public:
             return;
         }
         using body_t = std::remove_reference_t<Body>;
+        struct job {
+            body_t *body;
+            unsigned modes;
+        } context{&body, _mm_getcsr()};
         pool_->run(
-            workers, [](void *context, int i) { (*static_cast<body_t *>(context))(i); },
-            const_cast<void *>(static_cast<const void *>(&body)));
+            workers,
+            [](void *opaque, int i) {
+                const job &mine = *static_cast<const job *>(opaque);
+                const unsigned before = _mm_getcsr();
+                const bool differ = ((before ^ mine.modes) & ~exception_flags) != 0;
+                if (differ) _mm_setcsr(mine.modes);
+                (*mine.body)(i);
+                if (differ) _mm_setcsr(before);
+            },
+            &context);
     }
 
 private:
+    static constexpr unsigned exception_flags = 0x3f;
+
     thread_pool *pool_;
     int threads_;
 };
