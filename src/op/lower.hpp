@@ -1,7 +1,8 @@
 // op + attributes + tensor descriptions → checked, shape-inferred, canonical problem.
 //
 // The three steps, each a plain function: parse (attribute bag → typed), infer (fills in output
-// shapes, both directions where the specification allows), lower (→ conv::problem + argument roles).
+// shapes, both directions where the specification allows), lower (→ conv::problem + argument
+// roles).
 #pragma once
 
 #include <optional>

@@ -10,18 +10,38 @@ namespace convgrad::ops {
 
 enum class attribute_type : std::uint8_t { s64, s64_list, string };
 
+/// "s64", "s64 list" or "string".
+CONVGRAD_API std::string_view to_string(attribute_type type);
+
+/// Which attribute a schema entry describes, so that code need not compare names.
+enum class attribute_id : std::uint8_t {
+    strides,
+    dilations,
+    pads_begin,
+    pads_end,
+    auto_pad,
+    groups,
+    data_format,
+    weights_format,
+    output_padding,
+    dst_shape,
+    weights_shape,
+    accumulate,
+};
+
 /// One attribute of one op.
 struct attribute_schema {
+    attribute_id id;
     std::string_view name;
     attribute_type type;
     bool required;
-    /// Smallest value of a number or of each list entry.
-    dim minimum;
-    /// Allowed strings, lower or upper case as documented; empty for numbers.
+    /// Smallest and largest value of a number or of each list entry.
+    dim minimum, maximum;
+    /// Allowed strings, as documented (matched without regard to case); empty for numbers.
     std::span<const std::string_view> choices;
     /// As text, for help; empty: none.
     std::string_view default_text;
-    /// The range in words, for help and messages: "positive", "none, same_upper, …".
+    /// The range in words, for help and messages: "one positive value per spatial axis".
     std::string_view values_text;
     std::string_view description;
     /// Ours, beyond the documents (accumulate).
@@ -34,6 +54,8 @@ struct argument_schema {
     bool required;
     bool shape_input;  // a 1-D s32 tensor
     bool extension;    // ours, beyond the documents (diff_bias)
+    /// May be f32 when the inputs are bf16 or f16 (ours, beyond the documents).
+    bool f32_allowed;
     std::string_view description;
 };
 
@@ -43,17 +65,24 @@ struct op_schema {
     std::span<const std::string_view> aliases;  // without the "-1" version, which every name takes
     std::string_view summary;
     std::string_view formula;
+    std::string_view shape_rule;
+    std::string_view auto_pad_rule;
     std::span<const argument_schema> inputs, outputs;
     std::span<const attribute_schema> attributes;
 };
 
 /// All six, in order of op_kind. (Shared with the command, the drop-in and the tests.)
 CONVGRAD_API std::span<const op_schema> all_schemas();
+/// Throws invalid_op for a value that is not one of all_op_kinds.
 CONVGRAD_API const op_schema &schema_of(op_kind kind);
 
 /// The nearest of `candidates` to `name` by edit distance ignoring case, for "did you mean"; empty
 /// if none is near.
-CONVGRAD_API std::string_view nearest(std::string_view name, std::span<const std::string_view> candidates);
+CONVGRAD_API std::string_view nearest(
+    std::string_view name, std::span<const std::string_view> candidates);
+
+/// Whether two strings are equal but for the case of (ASCII) letters.
+CONVGRAD_API bool equal_ignoring_case(std::string_view a, std::string_view b);
 
 /// The page docs/ops/<Name>.md, whole.
 CONVGRAD_API std::string markdown_page(const op_schema &schema);

@@ -1,0 +1,62 @@
+// class op, and names → kinds.
+#include <convgrad/op.hpp>
+
+#include "op/message.hpp"
+#include "op/schema.hpp"
+
+namespace convgrad {
+
+op_kind op_kind_from_name(std::string_view name) {
+    constexpr std::string_view version = "-1";
+    const std::string_view plain =
+        name.ends_with(version) ? name.substr(0, name.size() - version.size()) : name;
+    for (const ops::op_schema &schema : ops::all_schemas()) {
+        if (plain == schema.name) return schema.kind;
+        for (std::string_view alias : schema.aliases)
+            if (plain == alias) return schema.kind;
+    }
+
+    std::vector<std::string_view> known;
+    std::string list;
+    for (const ops::op_schema &schema : ops::all_schemas()) {
+        list += ops::cat(list.empty() ? "" : ", ", schema.name);
+        known.push_back(schema.name);
+        known.insert(known.end(), schema.aliases.begin(), schema.aliases.end());
+    }
+    const std::string_view near = ops::nearest(plain, known);
+    const std::string hint = near.empty() ? "" : ops::cat("did you mean ", near, "? ");
+    throw error(
+        error_code::invalid_op, ops::cat("invalid op: there is no operation ", ops::quoted{name},
+                                    "; ", hint, "Known are ", list, ", each also with version -1"));
+}
+
+op::op(std::size_t id, op_kind kind, std::string name)
+    : id_(id), kind_(kind), name_(std::move(name)) {}
+
+op::op(std::size_t id, std::string_view kind_name, std::string name)
+    : op(id, op_kind_from_name(kind_name), std::move(name)) {}
+
+op &op::set(std::string_view attribute, attribute_value value) {
+    attributes_.insert_or_assign(std::string(attribute), std::move(value));
+    return *this;
+}
+
+op &op::set(std::string_view attribute, const char *value) {
+    return set(attribute, attribute_value(std::string(value == nullptr ? "" : value)));
+}
+
+op &op::set(std::string_view attribute, int value) {
+    return set(attribute, attribute_value(static_cast<std::int64_t>(value)));
+}
+
+op &op::add_input(logical_tensor input) {
+    inputs_.push_back(std::move(input));
+    return *this;
+}
+
+op &op::add_output(logical_tensor output) {
+    outputs_.push_back(std::move(output));
+    return *this;
+}
+
+}  // namespace convgrad

@@ -1,0 +1,212 @@
+// The one table of ops. To add an op or an attribute, start here; see CONTRIBUTING.
+#include "op/schema.hpp"
+
+#include <limits>
+
+#include "op/message.hpp"
+
+namespace convgrad::ops {
+namespace {
+
+using enum attribute_type;
+using id = attribute_id;
+
+constexpr dim any_dim = std::numeric_limits<dim>::max();
+
+constexpr std::string_view auto_pad_choices[] = {"none", "same_upper", "same_lower", "valid"};
+constexpr std::string_view data_format_choices[] = {"NXC", "NCX"};
+constexpr std::string_view convolution_weights_choices[] = {"XIO", "OIX"};
+constexpr std::string_view transposed_weights_choices[] = {"XOI", "IOX"};
+
+constexpr attribute_schema strides = {id::strides, "strides", s64_list, true, 1, any_dim, {}, "",
+    "positive, one per spatial axis",
+    "Steps of the kernel over the larger data tensor (src of a convolution, dst of a transposed "
+    "one).",
+    false};
+constexpr attribute_schema dilations = {id::dilations, "dilations", s64_list, true, 1, any_dim, {},
+    "", "positive, one per spatial axis", "Distance between kernel taps; 1 is a dense kernel.",
+    false};
+constexpr attribute_schema pads_begin = {id::pads_begin, "pads_begin", s64_list, true, 0, any_dim,
+    {}, "", "non-negative, one per spatial axis",
+    "Zeros in front of each spatial axis. Ignored, but checked, unless auto_pad is none.", false};
+constexpr attribute_schema pads_end = {id::pads_end, "pads_end", s64_list, true, 0, any_dim, {}, "",
+    "non-negative, one per spatial axis",
+    "Zeros behind each spatial axis. Ignored, but checked, unless auto_pad is none.", false};
+constexpr attribute_schema auto_pad = {id::auto_pad, "auto_pad", string, false, 0, 0,
+    auto_pad_choices, "none", "none, same_upper, same_lower, valid (case does not matter)",
+    "How padding is found; see below.", false};
+constexpr attribute_schema groups = {id::groups, "groups", s64, false, 1, any_dim, {}, "1",
+    "positive, divides the input and the output channels",
+    "Channel c belongs to group floor(c / (C / groups)).", false};
+constexpr attribute_schema data_format = {id::data_format, "data_format", string, false, 0, 0,
+    data_format_choices, "NXC", "NXC, NCX",
+    "Order of the dimensions of data tensors: batch, spatial axes, channels; or batch, channels, "
+    "spatial axes.",
+    false};
+constexpr attribute_schema convolution_weights_format = {id::weights_format, "weights_format",
+    string, false, 0, 0, convolution_weights_choices, "XIO", "XIO, OIX",
+    "Order of the dimensions of weights: XIO is (K..., IC/groups, OC), OIX is (OC, IC/groups, "
+    "K...).",
+    false};
+constexpr attribute_schema transposed_weights_format = {id::weights_format, "weights_format",
+    string, false, 0, 0, transposed_weights_choices, "XOI", "XOI, IOX",
+    "Order of the dimensions of weights: XOI is (K..., OC/groups, IC) or (K..., OC, IC/groups), "
+    "IOX is (IC, OC/groups, K...) or (IC/groups, OC, K...); the sizes tell which.",
+    false};
+constexpr attribute_schema output_padding = {id::output_padding, "output_padding", s64_list, false,
+    0, any_dim, {}, "zeros", "non-negative, less than max(stride, dilation), one per spatial axis",
+    "Extra length at the end of each spatial axis of the larger data tensor.", false};
+constexpr attribute_schema dst_shape = {id::dst_shape, "dst_shape", s64_list, false, 1, any_dim, {},
+    "", "positive, one per dimension", "The shape of diff_src. The input dst_shape overrides it.",
+    false};
+constexpr attribute_schema weights_shape = {id::weights_shape, "weights_shape", s64_list, false, 1,
+    any_dim, {}, "", "positive, one per dimension",
+    "The shape of diff_weights. The input weights_shape overrides it.", false};
+constexpr attribute_schema accumulate = {id::accumulate, "accumulate", s64, false, 0, 1, {}, "0",
+    "0, 1", "1: add to the previous contents of the outputs instead of overwriting them.", true};
+
+constexpr attribute_schema convolution_attributes[] = {strides, pads_begin, pads_end, dilations,
+    auto_pad, groups, data_format, convolution_weights_format};
+constexpr attribute_schema convolution_backward_data_attributes[] = {strides, pads_begin, pads_end,
+    dilations, auto_pad, output_padding, groups, data_format, convolution_weights_format, dst_shape,
+    accumulate};
+constexpr attribute_schema convolution_backward_weights_attributes[] = {strides, pads_begin,
+    pads_end, dilations, auto_pad, groups, data_format, convolution_weights_format, weights_shape,
+    accumulate};
+constexpr attribute_schema conv_transpose_attributes[] = {strides, pads_begin, pads_end, dilations,
+    auto_pad, output_padding, groups, data_format, transposed_weights_format};
+constexpr attribute_schema conv_transpose_backward_data_attributes[] = {strides, pads_begin,
+    pads_end, dilations, auto_pad, output_padding, groups, data_format, transposed_weights_format,
+    accumulate};
+constexpr attribute_schema conv_transpose_backward_weights_attributes[] = {strides, pads_begin,
+    pads_end, dilations, auto_pad, output_padding, groups, data_format, transposed_weights_format,
+    weights_shape, accumulate};
+
+constexpr argument_schema src = {"src", true, false, false, false, "The layer's input."};
+constexpr argument_schema weights = {"weights", true, false, false, false, "The kernel."};
+constexpr argument_schema bias = {
+    "bias", false, false, false, false, "1-D, one value per output channel."};
+constexpr argument_schema dst = {"dst", true, false, false, false, "The layer's output."};
+constexpr argument_schema diff_dst = {
+    "diff_dst", true, false, false, false, "The gradient with respect to the layer's output."};
+constexpr argument_schema diff_src = {
+    "diff_src", true, false, false, false, "The gradient with respect to the layer's input."};
+constexpr argument_schema diff_weights = {
+    "diff_weights", true, false, false, true, "The gradient with respect to the weights."};
+constexpr argument_schema diff_bias = {"diff_bias", false, false, true, true,
+    "1-D, one value per output channel: the sum of diff_dst over batch and space."};
+constexpr argument_schema dst_shape_input = {"dst_shape", false, true, false, false,
+    "The shape of diff_src, a 1-D s32 tensor; overrides the attribute."};
+constexpr argument_schema weights_shape_input = {"weights_shape", false, true, false, false,
+    "The shape of diff_weights, a 1-D s32 tensor; overrides the attribute."};
+
+constexpr argument_schema layer_inputs[] = {src, weights, bias};
+constexpr argument_schema layer_outputs[] = {dst};
+constexpr argument_schema convolution_backward_data_inputs[] = {diff_dst, weights, dst_shape_input};
+constexpr argument_schema conv_transpose_backward_data_inputs[] = {diff_dst, weights};
+constexpr argument_schema backward_data_outputs[] = {diff_src};
+constexpr argument_schema backward_weights_inputs[] = {src, diff_dst, weights_shape_input};
+constexpr argument_schema backward_weights_outputs[] = {diff_weights, diff_bias};
+
+constexpr std::string_view convolution_backward_data_aliases[] = {"ConvolutionBackpropData"};
+constexpr std::string_view convolution_backward_weights_aliases[] = {"ConvolutionBackpropWeights"};
+constexpr std::string_view conv_transpose_backward_data_aliases[] = {"ConvTransposeBackpropData"};
+constexpr std::string_view conv_transpose_backward_weights_aliases[] = {
+    "ConvTransposeBackpropWeights"};
+
+constexpr std::string_view weights_shape_rule =
+    "The `weights_shape` input if connected, else the attribute, else the output tensor's own "
+    "known shape; with none of them an error. Channels and spatial sizes must be consistent.";
+
+constexpr op_schema schemas[] = {
+    {op_kind::convolution, "Convolution", {}, "Convolution of src with weights, plus bias.",
+        "dst[n, o, y] = bias[o] + sum over i, k of\n"
+        "    src[n, i, y*stride + k*dilation - pads_begin] * weights[o, i, k]",
+        "(N, OC) and per spatial axis floor((L + pads_begin + pads_end - E) / stride) + 1, where L "
+        "is the length of src.",
+        "total = max(0, E - r), where r = stride if stride divides L, else L mod stride; L is the "
+        "length of src. So the output has length ceil(L / stride).",
+        layer_inputs, layer_outputs, convolution_attributes},
+    {op_kind::convolution_backward_data, "ConvolutionBackwardData",
+        convolution_backward_data_aliases,
+        "Gradient of Convolution with respect to src: the exact adjoint of the map src -> dst.",
+        "diff_src[n, i, x] = sum over o, k, y with y*stride + k*dilation - pads_begin = x of\n"
+        "    diff_dst[n, o, y] * weights[o, i, k]",
+        "The `dst_shape` input if connected, else the attribute, else the output tensor's own "
+        "known "
+        "shape, else per spatial axis stride*(L - 1) + E + output_padding - pads_begin - pads_end, "
+        "where L is the length of diff_dst. Convolution applied to this shape must give "
+        "diff_dst's.",
+        "total = max(0, stride*(L_diff_dst - 1) + E - L_diff_src + output_padding). Where nothing "
+        "tells the shape of diff_src, its length is the one of ConvTranspose.",
+        convolution_backward_data_inputs, backward_data_outputs,
+        convolution_backward_data_attributes},
+    {op_kind::convolution_backward_weights, "ConvolutionBackwardWeights",
+        convolution_backward_weights_aliases, "Gradient of Convolution with respect to weights.",
+        "diff_weights[o, i, k] = sum over n, y of\n"
+        "    src[n, i, y*stride + k*dilation - pads_begin] * diff_dst[n, o, y]",
+        weights_shape_rule,
+        "total = max(0, E - r), where r = stride if stride divides L, else L mod stride; L is the "
+        "length of src.",
+        backward_weights_inputs, backward_weights_outputs, convolution_backward_weights_attributes},
+    {op_kind::conv_transpose, "ConvTranspose", {},
+        "Transposed convolution of src with weights, plus bias: ConvolutionBackwardData with src "
+        "in "
+        "the role of diff_dst.",
+        "dst[n, o, x] = bias[o] + sum over i, k, y with y*stride + k*dilation - pads_begin = x of\n"
+        "    src[n, i, y] * weights[i, o, k]",
+        "(N, OC) and per spatial axis stride*(L - 1) + E + output_padding - pads_begin - pads_end, "
+        "where L is the length of src.",
+        "total = max(0, E - stride). So the output has length stride*L + output_padding, or "
+        "stride*(L - 1) + E + output_padding where E < stride.",
+        layer_inputs, layer_outputs, conv_transpose_attributes},
+    {op_kind::conv_transpose_backward_data, "ConvTransposeBackwardData",
+        conv_transpose_backward_data_aliases,
+        "Gradient of ConvTranspose with respect to src: Convolution of diff_dst.",
+        "diff_src[n, i, y] = sum over o, k of\n"
+        "    diff_dst[n, o, y*stride + k*dilation - pads_begin] * weights[i, o, k]",
+        "(N, IC) and per spatial axis floor((L - output_padding + pads_begin + pads_end - E) / "
+        "stride) + 1, where L is the length of diff_dst.",
+        "total = max(0, E - r), where r = stride if stride divides L, else L mod stride; L is the "
+        "length of diff_dst less output_padding.",
+        conv_transpose_backward_data_inputs, backward_data_outputs,
+        conv_transpose_backward_data_attributes},
+    {op_kind::conv_transpose_backward_weights, "ConvTransposeBackwardWeights",
+        conv_transpose_backward_weights_aliases,
+        "Gradient of ConvTranspose with respect to weights.",
+        "diff_weights[i, o, k] = sum over n, y of\n"
+        "    src[n, i, y] * diff_dst[n, o, y*stride + k*dilation - pads_begin]",
+        weights_shape_rule,
+        "total = max(0, E - r), where r = stride if stride divides L, else L mod stride; L is the "
+        "length of diff_dst less output_padding.",
+        backward_weights_inputs, backward_weights_outputs,
+        conv_transpose_backward_weights_attributes},
+};
+
+}  // namespace
+
+std::string_view to_string(attribute_type type) {
+    switch (type) {
+    case s64:
+        return "s64";
+    case s64_list:
+        return "s64 list";
+    case string:
+        return "string";
+    }
+    return "unknown type";
+}
+
+std::span<const op_schema> all_schemas() {
+    return schemas;
+}
+
+const op_schema &schema_of(op_kind kind) {
+    const auto index = static_cast<std::size_t>(kind) - static_cast<std::size_t>(schemas[0].kind);
+    if (index >= std::size(schemas))
+        throw error(error_code::invalid_op, cat("invalid op: there is no op kind ",
+                                                static_cast<int>(kind), "; kinds are 13 to 18"));
+    return schemas[index];
+}
+
+}  // namespace convgrad::ops

@@ -1,0 +1,81 @@
+#include <convgrad/types.hpp>
+
+namespace convgrad {
+
+std::string_view to_string(data_type type) {
+    switch (type) {
+    case data_type::undef:
+        return "undef";
+    case data_type::f32:
+        return "f32";
+    case data_type::bf16:
+        return "bf16";
+    case data_type::f16:
+        return "f16";
+    case data_type::s32:
+        return "s32";
+    }
+    return "unknown type";
+}
+
+std::string_view to_string(op_kind kind) {
+    switch (kind) {
+    case op_kind::convolution:
+        return "Convolution";
+    case op_kind::convolution_backward_data:
+        return "ConvolutionBackwardData";
+    case op_kind::convolution_backward_weights:
+        return "ConvolutionBackwardWeights";
+    case op_kind::conv_transpose:
+        return "ConvTranspose";
+    case op_kind::conv_transpose_backward_data:
+        return "ConvTransposeBackwardData";
+    case op_kind::conv_transpose_backward_weights:
+        return "ConvTransposeBackwardWeights";
+    }
+    return "unknown op";
+}
+
+std::string_view to_string(isa set) {
+    switch (set) {
+    case isa::portable:
+        return "portable";
+    case isa::avx2:
+        return "avx2";
+    case isa::avx512:
+        return "avx512";
+    case isa::avx512_bf16:
+        return "avx512_bf16";
+    case isa::amx_bf16:
+        return "amx_bf16";
+    }
+    return "unknown isa";
+}
+
+std::string_view to_string(math_mode mode) {
+    switch (mode) {
+    case math_mode::strict:
+        return "strict";
+    case math_mode::accurate:
+        return "accurate";
+    case math_mode::fast:
+        return "fast";
+    }
+    return "unknown mode";
+}
+
+std::size_t size_of(data_type type) {
+    switch (type) {
+    case data_type::undef:
+        return 0;
+    case data_type::f32:
+    case data_type::s32:
+        return 4;
+    case data_type::bf16:
+    case data_type::f16:
+        return 2;
+    }
+    return 0;
+}
+
+}  // namespace convgrad
