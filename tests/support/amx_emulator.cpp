@@ -1,12 +1,11 @@
 #include "amx_emulator.hpp"
 
 #include <algorithm>
-#include <array>
 #include <atomic>
-#include <cmath>
 #include <csignal>
 #include <cstddef>
 #include <cstring>
+#include <iterator>
 
 #include <cpuid.h>
 #include <immintrin.h>
@@ -224,9 +223,10 @@ outcome configure(const instruction &i) {
     if (i.vvvv != 0) return outcome::undefined;
     if (i.mod != 3) {
         if (i.reg != 0) return outcome::undefined;
-        if (i.prefix == vex_prefix::none) return load_config(i.address);
+        const std::uint64_t address = i.address + i.stride;  // here the index is just an index
+        if (i.prefix == vex_prefix::none) return load_config(address);
         if (i.prefix != vex_prefix::x66) return outcome::undefined;
-        std::memcpy(reinterpret_cast<void *>(i.address), &state.config, sizeof state.config);
+        std::memcpy(reinterpret_cast<void *>(address), &state.config, sizeof state.config);
         return outcome::done;
     }
     if (i.prefix == vex_prefix::none && i.reg == 0 && i.rm == 0) {  // TILERELEASE
@@ -311,18 +311,16 @@ void on_illegal_instruction(int signal, siginfo_t *info, void *raw_context) {
     instruction i;
     // A SIGILL that somebody sent says nothing about the code at RIP.
     const bool fault = info->si_code > 0;
-    const outcome result = fault && decode(context, i) ? execute(i) : outcome::undefined;
-    switch (result) {
-    case outcome::done:
+    outcome result = fault && decode(context, i) ? execute(i) : outcome::undefined;
+    if (result == outcome::undefined) return pass_on(signal, info, raw_context);
+    // AMX instructions that follow directly are done in the same trap, for the trap costs more
+    // than they do. An undefined one is left to trap by itself.
+    while (result == outcome::done) {
         context.uc_mcontext.gregs[REG_RIP] += static_cast<greg_t>(i.length);
-        break;
-    case outcome::general_protection:
-        std::raise(SIGSEGV);
-        break;
-    case outcome::undefined:
-        pass_on(signal, info, raw_context);
-        break;
+        if (!decode(context, i)) return;
+        result = execute(i);
     }
+    if (result == outcome::general_protection) std::raise(SIGSEGV);
 }
 
 [[gnu::target("xsave")]] bool system_saves_tiles() {
