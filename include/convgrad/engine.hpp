@@ -2,7 +2,6 @@
 #pragma once
 
 #include <memory>
-#include <optional>
 
 #include <convgrad/types.hpp>
 
@@ -15,16 +14,19 @@ public:
     /// How many calls of a body may run at the same time (at least 1).
     [[nodiscard]] virtual int concurrency() const noexcept = 0;
     /// Calls body(context, i) once for each i in [0, count), in any order, from any threads, and
-    /// returns when all have returned. Bodies do not throw.
+    /// returns when all have returned. Bodies do not throw and do not wait for each other. May be
+    /// called from several threads at once.
     virtual void run(int count, void (*body)(void *context, int i), void *context) = 0;
 };
 
 /// Settings of an engine. Every field has a working default.
 struct engine_options {
     engine_kind kind = engine_kind::cpu;
-    /// 0: CONVGRAD_NUM_THREADS if set, else the cores this process may use.
+    /// 0: CONVGRAD_NUM_THREADS if set, else the cores this process may use (affinity and cgroup
+    /// limits count). At most 1024.
     int threads = 0;
     /// The caller's pool instead of the library's own; must outlive the engine's last execution.
+    /// Then `threads` (if not 0) limits how much of the pool's concurrency is used.
     thread_pool *pool = nullptr;
     /// Highest instruction set to use; capped by the CPU and by CONVGRAD_MAX_ISA.
     isa max_isa = isa::amx_bf16;
@@ -33,21 +35,26 @@ struct engine_options {
     std::size_t workspace_limit = std::numeric_limits<std::size_t>::max();
 };
 
-/// Where computation happens. Cheap to copy; copies share state.
+/// Where computation happens. Cheap to copy; copies share state. Engines with the same number of
+/// threads share one set of threads, which starts with the first work for more than one of them.
 class CONVGRAD_API engine {
 public:
-    /// The default engine's settings.
+    /// Default settings.
     engine();
+    /// Throws invalid_argument for settings out of range, a kind other than cpu, or a bad value of
+    /// CONVGRAD_NUM_THREADS or CONVGRAD_MAX_ISA.
     explicit engine(const engine_options &options);
     [[nodiscard]] engine_kind kind() const noexcept;
     /// Number of threads that an execution uses at most.
     [[nodiscard]] int threads() const noexcept;
-    /// The instruction set in use: the best one that the CPU, the environment and the options allow.
+    /// The instruction set in use: the best one that the CPU, the environment and the options
+    /// allow.
     [[nodiscard]] isa instruction_set() const noexcept;
     [[nodiscard]] math_mode math() const noexcept;
     [[nodiscard]] std::size_t workspace_limit() const noexcept;
 
     struct impl;
+    /// For the library itself.
     [[nodiscard]] const impl &get() const noexcept { return *impl_; }
 
 private:
@@ -62,6 +69,7 @@ class CONVGRAD_API stream {
 public:
     explicit stream(const engine &on = default_engine());
     [[nodiscard]] const engine &get_engine() const noexcept { return engine_; }
+    /// Returns when all work of this stream is complete: at once on a CPU.
     void wait() const noexcept {}
 
 private:
@@ -70,5 +78,8 @@ private:
 
 /// The best instruction set that this CPU and operating system offer (environment not considered).
 CONVGRAD_API isa detected_isa();
+
+/// Frees the scratch memory that the library keeps between executions (at most 256 MiB).
+CONVGRAD_API void release_scratch() noexcept;
 
 }  // namespace convgrad
