@@ -1,0 +1,309 @@
+#include "support/workbench.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <csignal>
+#include <cstdio>
+#include <cstring>
+#include <sstream>
+#include <stdexcept>
+
+#include <unistd.h>
+
+#include "conv/convert.hpp"
+#include "conv/reference.hpp"
+
+namespace convgrad::test {
+namespace {
+
+using conv::pass;
+
+constexpr std::byte poison{0xff};  // NaN in every type
+
+/// The problem that runs now, for whoever reads about a crash.
+const conv::problem *running = nullptr;
+isa running_isa = isa::portable;
+
+void report_crash(int signal_number) {
+    // Formatting is not signal-safe, but the process is lost anyway.
+    if (running != nullptr) {
+        const std::string text = "crash (guard page?) in isa "
+                                 + std::to_string(static_cast<int>(running_isa)) + ": "
+                                 + to_text(*running) + '\n';
+        [[maybe_unused]] const auto written = ::write(STDERR_FILENO, text.data(), text.size());
+    }
+    std::signal(signal_number, SIG_DFL);
+    std::raise(signal_number);
+}
+
+double read_as(data_type type, const std::byte *data, dim offset) {
+    switch (type) {
+    case data_type::bf16: {
+        bf16 v{};
+        std::memcpy(&v, data + offset * 2, 2);
+        return conv::to_float(v);
+    }
+    case data_type::f16: {
+        f16 v{};
+        std::memcpy(&v, data + offset * 2, 2);
+        return conv::to_float(v);
+    }
+    default: {
+        float v = 0;
+        std::memcpy(&v, data + offset * 4, 4);
+        return v;
+    }
+    }
+}
+
+void write_as(data_type type, std::byte *data, dim offset, double value) {
+    switch (type) {
+    case data_type::bf16: {
+        const bf16 v = conv::round_to<bf16>(value);
+        std::memcpy(data + offset * 2, &v, 2);
+        break;
+    }
+    case data_type::f16: {
+        const f16 v = conv::round_to<f16>(value);
+        std::memcpy(data + offset * 2, &v, 2);
+        break;
+    }
+    default: {
+        const auto v = static_cast<float>(value);
+        std::memcpy(data + offset * 4, &v, 4);
+        break;
+    }
+    }
+}
+
+void *&output_pointer(conv::buffers &data, role r) {
+    switch (r) {
+    case role::src:
+        return data.src;
+    case role::dst:
+        return data.dst;
+    case role::bias:
+        return data.bias;
+    default:
+        return data.weights;
+    }
+}
+
+dim element_bytes(data_type type) {
+    return type == data_type::f32 ? 4 : 2;
+}
+
+double most_terms(const conv::problem &p) {
+    double space = 1, taps = 1, src = 1;
+    for (const conv::axis &a : p.x) {
+        space *= static_cast<double>(a.dst);
+        src *= static_cast<double>(a.src);
+        taps *= static_cast<double>(a.kernel);
+    }
+    switch (p.what) {
+    case pass::forward:
+        return taps * static_cast<double>(p.ic);
+    case pass::backward_data:
+        return taps * static_cast<double>(p.oc);
+    case pass::backward_weights:
+        break;
+    }
+    const double positions = p.diff_bias == conv::bias_gradient::from_src ? src : 0;
+    return std::max(space, positions) * static_cast<double>(p.mb);
+}
+
+/// Whole numbers up to `bound`, zero except for a share `density` of them, so that no sum of
+/// products of two such numbers passes 2^23 (and no sum with bias and so on 2^24).
+struct integer_range {
+    std::int64_t bound = 1;
+    double density = 1;
+};
+
+integer_range integers_for(const conv::problem &p) {
+    const double terms = std::max(1.0, most_terms(p));
+    const double cap = p.type == data_type::f32 ? 1000 : p.type == data_type::bf16 ? 15 : 30;
+    const double bound = std::clamp(std::floor(std::sqrt(0x1p23 / terms)), 1.0, cap);
+    return {static_cast<std::int64_t>(bound), std::min(1.0, 0x1p22 / terms)};
+}
+
+double random_real(rng &random) {
+    const double v = 2 * random.unit() - 1;
+    return std::ldexp(v, -static_cast<int>(random.between(0, 6)));
+}
+
+}  // namespace
+
+std::span<const isa> usable_isas() {
+    static const std::size_t count = static_cast<std::size_t>(detected_isa()) + 1;
+    return std::span(all_isas).first(count);
+}
+
+double error_bound(data_type out, double value, double magnitude, dim terms) {
+    const double half_ulp = out == data_type::f32    ? 0x1p-24
+                            : out == data_type::bf16 ? 0x1p-9
+                                                     : 0x1p-12;
+    const double subnormal = out == data_type::f16 ? 0x1p-25 : 0x1p-134;
+    const double of_sum = static_cast<double>(terms + 4) * 0x1p-24 * magnitude
+                          + static_cast<double>(terms) * 0x1p-126;
+    return of_sum + half_ulp * (std::fabs(value) + of_sum) + subnormal;
+}
+
+workbench::workbench() {
+    std::signal(SIGSEGV, report_crash);
+    std::signal(SIGBUS, report_crash);
+}
+
+bool workbench::is_output(role r) const {
+    return r == output_of(problem_) || (r == role::bias && problem_.what == pass::backward_weights);
+}
+
+void workbench::load(
+    const conv::problem &p, fill how, std::uint64_t seed, guarded_memory::side side) {
+    problem_ = p;
+    rng random(seed);
+    for (const role r : all_roles) {
+        tensor_memory &t = of(r);
+        t.bytes = static_cast<std::size_t>(span_of(p, r) * element_bytes(type_of(p, r)));
+        t.data = t.memory.place(t.bytes, side);
+        std::fill_n(t.data, t.bytes, poison);
+        if (!is_output(r) || p.accumulate) fill_tensor(r, how, random);
+    }
+    data_ = {of(role::src).data, of(role::weights).data, of(role::dst).data, of(role::bias).data,
+        of(role::add).data};
+    if (span_of(p, role::bias) == 0) data_.bias = nullptr;
+    if (!p.add) data_.add = nullptr;
+    keep_outputs();
+}
+
+void workbench::keep_outputs() {
+    for (const role r : all_roles) {
+        tensor_memory &t = of(r);
+        if (is_output(r)) t.initial.assign(t.data, t.data + t.bytes);
+    }
+}
+
+void workbench::fill_tensor(role r, fill how, rng &random) {
+    const data_type type = type_of(problem_, r);
+    const integer_range range = integers_for(problem_);
+    std::byte *data = of(r).data;
+    for_each_element(extents_of(problem_, r), [&](const auto &, dim offset) {
+        double v = 0;
+        if (how == fill::reals)
+            v = random_real(random);
+        else if (range.density == 1 || random.chance(range.density))
+            v = static_cast<double>(random.between(-range.bound, range.bound));
+        write_as(type, data, offset, v);
+    });
+}
+
+double workbench::read(role r, dim offset) const {
+    return read_as(type_of(problem_, r), of(r).data, offset);
+}
+
+void workbench::write(role r, dim offset, double value) {
+    write_as(type_of(problem_, r), of(r).data, offset, value);
+}
+
+void workbench::run_reference() {
+    conv::buffers data = data_;
+    for (const role r : all_roles) {
+        if (!is_output(r)) continue;
+        tensor_memory &t = of(r);
+        t.expected = t.initial;
+        output_pointer(data, r) = t.expected.data();
+    }
+    conv::reference(problem_, data);
+}
+
+run_report workbench::run(const run_options &how) {
+    running = &problem_;
+    running_isa = how.max_isa;
+    const auto plan =
+        conv::make_plan(problem_, {how.max_isa, how.threads, how.workspace_limit, how.algorithm});
+    for (const role r : all_roles) {
+        tensor_memory &t = of(r);
+        if (is_output(r)) std::copy(t.initial.begin(), t.initial.end(), t.data);
+    }
+    // Aligned to 64 bytes, so up to 63 bytes remain before the guard page: canaries.
+    const std::size_t bytes = plan->workspace(), room = (bytes + 63) / 64 * 64;
+    std::byte *workspace = workspace_.place(room);
+    std::fill_n(workspace, room, poison);
+    plan->execute(data_, workspace, cpu::executor(how.pool, how.threads));
+    for (std::size_t i = bytes; i < room; ++i)
+        if (workspace[i] != poison)
+            throw std::logic_error("written past the workspace: " + to_text(problem_));
+    running = nullptr;
+    return {std::string(plan->algorithm()), plan->instruction_set(), bytes};
+}
+
+std::string workbench::compare_exact() const {
+    for (const role r : all_roles)
+        if (std::string text = compare(r, false); !text.empty()) return text;
+    return {};
+}
+
+std::string workbench::compare_bounded() const {
+    for (const role r : all_roles)
+        if (std::string text = compare(r, true); !text.empty()) return text;
+    return {};
+}
+
+std::string workbench::compare(role r, bool bounded) const {
+    const tensor_memory &t = of(r);
+    if (!is_output(r) || t.bytes == 0) return {};
+    if (std::memcmp(t.data, t.expected.data(), t.bytes) == 0) return {};
+    return compare_elements(r, bounded);
+}
+
+conv::reference_value workbench::exact_value(role r, const std::array<dim, 6> &at) const {
+    conv::buffers data = data_;
+    auto *initial = const_cast<std::byte *>(of(r).initial.data());
+    output_pointer(data, r) = initial;
+    if (r == role::bias) return conv::reference_bias_at(problem_, data, at[0]);
+    if (r == role::weights)
+        return conv::reference_at(
+            problem_, data, {at[0] * problem_.oc + at[1], at[2], {at[3], at[4], at[5]}});
+    return conv::reference_at(problem_, data, {at[0], at[1], {at[2], at[3], at[4]}});
+}
+
+std::string workbench::compare_elements(role r, bool bounded) const {
+    const tensor_memory &t = of(r);
+    const data_type type = type_of(problem_, r);
+    const auto bytes = static_cast<std::size_t>(element_bytes(type));
+    std::vector<bool> is_gap(t.bytes / bytes, true);
+    std::string text;
+    for_each_element(extents_of(problem_, r), [&](const auto &at, dim offset) {
+        is_gap[static_cast<std::size_t>(offset)] = false;
+        const std::size_t start = static_cast<std::size_t>(offset) * bytes;
+        if (!text.empty() || std::memcmp(&t.data[start], &t.expected[start], bytes) == 0) return;
+        const double got = read_as(type, t.data, offset);
+        const double expected = read_as(type, t.expected.data(), offset);
+        if (bounded && std::isnan(got) && std::isnan(expected)) return;
+        std::ostringstream out;
+        out.precision(12);
+        out << "role " << static_cast<int>(r) << " at (" << at[0] << ' ' << at[1] << ' ' << at[2]
+            << ' ' << at[3] << ' ' << at[4] << ' ' << at[5] << "): got " << got << ", expected "
+            << expected;
+        if (bounded) {
+            const conv::reference_value v = exact_value(r, at);
+            const double bound = error_bound(type, v.value, v.magnitude, v.terms);
+            if (std::fabs(got - v.value) <= bound) return;
+            out << " (exactly " << v.value << "), bound " << bound;
+        }
+        text = out.str();
+    });
+    for (std::size_t i = 0; i < is_gap.size() && text.empty(); ++i)
+        if (is_gap[i] && std::memcmp(&t.data[i * bytes], &t.initial[i * bytes], bytes) != 0)
+            text = "role " + std::to_string(static_cast<int>(r)) + ": wrote into the gap at offset "
+                   + std::to_string(i);
+    return text.empty() ? text : text + "\n  in " + to_text(problem_);
+}
+
+std::vector<std::byte> workbench::output_bytes() const {
+    std::vector<std::byte> all;
+    for (const role r : all_roles)
+        if (is_output(r)) all.insert(all.end(), of(r).data, of(r).data + of(r).bytes);
+    return all;
+}
+
+}  // namespace convgrad::test

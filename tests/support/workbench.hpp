@@ -1,0 +1,113 @@
+// Runs one problem through the reference and through plans, and compares.
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "conv/plan.hpp"
+#include "conv/problem.hpp"
+#include "conv/reference.hpp"
+#include "support/memory.hpp"
+#include "support/problems.hpp"
+
+namespace convgrad::test {
+
+/// What tensors are filled with.
+enum class fill {
+    /// Whole numbers so small that every sum is exact in f32, whatever its order: results must
+    /// agree bit for bit. (The result itself may need rounding to a 16-bit output, once.)
+    integers,
+    /// Numbers of both signs and many magnitudes up to 1.
+    reals,
+};
+
+/// How to run a plan.
+struct run_options {
+    isa max_isa = isa::portable;
+    int threads = 1;
+    thread_pool *pool = nullptr;  // null: workers run one after the other
+    std::string_view algorithm = {};
+    std::size_t workspace_limit = std::numeric_limits<std::size_t>::max();
+};
+
+/// What ran.
+struct run_report {
+    std::string algorithm;
+    isa set = isa::portable;
+    std::size_t workspace = 0;
+};
+
+/// The instruction sets that this machine can run, weakest first.
+std::span<const isa> usable_isas();
+
+/// An upper bound for the error of a result summed in f32 in any order and rounded once.
+///
+/// Each of the `terms` products and each addition rounds by a relative 2^-24 at most, and no term
+/// takes part in more than terms + 3 roundings (its product, the additions, bias, add and previous
+/// value), so the sum is off by at most (terms + 4) · 2^-24 · Σ|term| (the 4 covers second-order
+/// terms too). Rounding to the output adds half a unit in the last place of the result: 2^-24,
+/// 2^-9 or 2^-12 of it, or half the smallest subnormal. Vector units that flush subnormals lose up
+/// to 2^-126 with each operation.
+double error_bound(data_type out, double value, double magnitude, dim terms);
+
+/// The memory of one problem at a time; reusing it is cheap. Buffers lie flush against guard pages;
+/// the gaps of strided tensors, outputs before a run and workspaces are filled with NaN.
+class workbench {
+public:
+    workbench();
+
+    /// Lays out and fills all tensors.
+    void load(const conv::problem &p, fill how, std::uint64_t seed,
+        guarded_memory::side side = guarded_memory::side::end);
+
+    [[nodiscard]] const conv::problem &problem() const { return problem_; }
+    /// Inputs, and the outputs of the last run().
+    [[nodiscard]] const conv::buffers &data() const { return data_; }
+
+    double read(role r, dim offset) const;
+    void write(role r, dim offset, double value);
+    /// Outputs are taken as they are now for the start of each run (after write() to an output).
+    void keep_outputs();
+
+    /// Computes what compare_*() compare with.
+    void run_reference();
+    /// Restores the outputs and executes a plan in a guarded workspace. Throws what make_plan
+    /// throws.
+    run_report run(const run_options &how);
+
+    /// Empty if every byte of the outputs is that of the reference (gaps included), otherwise what
+    /// differs first.
+    [[nodiscard]] std::string compare_exact() const;
+    /// The same with error_bound(); NaN and infinities must agree. Gaps must be untouched.
+    [[nodiscard]] std::string compare_bounded() const;
+
+    /// Bytes of the output and of the bias gradient, for comparing runs.
+    [[nodiscard]] std::vector<std::byte> output_bytes() const;
+
+private:
+    struct tensor_memory {
+        guarded_memory memory{1U << 16};
+        std::byte *data = nullptr;
+        std::size_t bytes = 0;
+        std::vector<std::byte> initial, expected;  // of outputs
+    };
+
+    void fill_tensor(role r, fill how, rng &random);
+    [[nodiscard]] bool is_output(role r) const;
+    [[nodiscard]] std::string compare(role r, bool bounded) const;
+    [[nodiscard]] conv::reference_value exact_value(role r, const std::array<dim, 6> &at) const;
+    [[nodiscard]] std::string compare_elements(role r, bool bounded) const;
+    tensor_memory &of(role r) { return tensors_[static_cast<std::size_t>(r)]; }
+    [[nodiscard]] const tensor_memory &of(role r) const {
+        return tensors_[static_cast<std::size_t>(r)];
+    }
+
+    conv::problem problem_;
+    conv::buffers data_;
+    std::array<tensor_memory, 5> tensors_;
+    guarded_memory workspace_{1U << 20};
+};
+
+}  // namespace convgrad::test
