@@ -1,0 +1,317 @@
+#include "check.hpp"
+
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+#include <mutex>
+#include <new>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include <convgrad/error.hpp>
+#include <convgrad/graph.hpp>
+
+#include "conv/convert.hpp"
+#include "op/schema.hpp"
+#include "options.hpp"
+
+namespace convgrad::cli {
+namespace {
+
+/// Products that one comparison evaluates at most, unless told to be exhaustive: about ten
+/// milliseconds. At least `least_samples` elements are checked whatever that costs.
+constexpr double term_budget = 2e6;
+constexpr dim least_samples = 16;
+
+double load(const void *data, data_type type, dim offset) {
+    switch (type) {
+    case data_type::bf16:
+        return conv::to_float(static_cast<const bf16 *>(data)[offset]);
+    case data_type::f16:
+        return conv::to_float(static_cast<const f16 *>(data)[offset]);
+    default:
+        return static_cast<const float *>(data)[offset];
+    }
+}
+
+double round_once(double value, data_type type) {
+    switch (type) {
+    case data_type::bf16:
+        return conv::to_float(conv::round_to<bf16>(value));
+    case data_type::f16:
+        return conv::to_float(conv::round_to<f16>(value));
+    default:
+        return conv::round_to<float>(value);
+    }
+}
+
+/// Largest relative error of rounding to a type, and its smallest positive number.
+struct precision {
+    double unit, tiny;
+};
+precision precision_of(data_type type) {
+    switch (type) {
+    case data_type::bf16:
+        return {0x1p-8, 0x1p-133};
+    case data_type::f16:
+        return {0x1p-11, 0x1p-24};
+    default:
+        return {0x1p-24, 0x1p-149};
+    }
+}
+
+/// The output elements to check: all of them in order, or a random sample.
+class points {
+public:
+    points(const conv::problem &p, bool exhaustive, std::uint64_t seed)
+        : extents_(output_extents(p)) {
+        total_ = 1;
+        for (dim d : extents_) total_ *= d;
+        const double terms = std::max(1.0, terms_of(p));
+        all_ = exhaustive || static_cast<double>(total_) * terms <= term_budget;
+        count_ =
+            all_ ? total_
+                 : std::min(total_, std::max(least_samples, static_cast<dim>(term_budget / terms)));
+        state_ = seed;
+    }
+    [[nodiscard]] dim count() const { return count_; }
+    [[nodiscard]] bool all() const { return all_; }
+
+    /// The i-th point; a sample's depend on the seed and i alone.
+    [[nodiscard]] conv::point at(dim i) const {
+        std::array<dim, 5> index{};
+        if (all_) {
+            for (std::size_t d = 5; d-- > 0; i /= extents_[d]) index[d] = i % extents_[d];
+        } else {
+            std::uint64_t random = state_ ^ (static_cast<std::uint64_t>(i) * 0x9e3779b97f4a7c15U);
+            for (std::size_t d = 0; d < 5; ++d) index[d] = pick(extents_[d], i, random);
+        }
+        return {index[0], index[1], {index[2], index[3], index[4]}};
+    }
+
+private:
+    /// First and last positions are where mistakes sit: the very first and last element are always
+    /// in the sample, and a quarter of all coordinates is each.
+    static dim pick(dim extent, dim i, std::uint64_t &random) {
+        random = (random ^ (random >> 29)) * 0xbf58476d1ce4e5b9U + 0x94d049bb133111ebU;
+        const std::uint64_t bits = random ^ (random >> 32);
+        if (i == 0 || (i > 1 && (bits & 3U) == 0)) return 0;
+        if (i == 1 || (bits & 3U) == 1) return extent - 1;
+        return static_cast<dim>((bits >> 2) % static_cast<std::uint64_t>(extent));
+    }
+
+    std::array<dim, 5> extents_;
+    dim total_ = 0, count_ = 0;
+    bool all_ = false;
+    std::uint64_t state_ = 0;
+};
+
+/// The element that is furthest beyond its bound, and how many are beyond.
+struct worst {
+    dim wrong = 0;
+    double excess = 0;
+    dim index = -1;
+    conv::point at;
+    double expected = 0, got = 0, bound = 0;
+    dim terms = 0;
+
+    void add(const worst &other) {
+        const bool further =
+            other.excess > excess || (other.excess == excess && other.index < index);
+        const dim sum = wrong + other.wrong;
+        if (other.index >= 0 && (index < 0 || further)) *this = other;
+        wrong = sum;
+    }
+};
+
+/// One run of a case: its call, data and results.
+struct run {
+    const op_case &c;
+    op_call call;
+    filling with;
+    conv::buffers data;
+    void *output = nullptr;
+    std::string plan;
+};
+
+bool exact(const run &r) {
+    return r.with.what == filling::kind::integers;
+}
+
+worst compare_at(const run &r, const points &which, dim i) {
+    worst w;
+    w.at = which.at(i);
+    w.index = i;
+    const data_type type = r.call.problem.out_type;
+    const conv::reference_value reference = conv::reference_at(r.call.problem, r.data, w.at);
+    w.expected = exact(r) ? round_once(reference.value, type) : reference.value;
+    w.got = load(r.output, type, offset_of(r.call.problem, w.at));
+    w.terms = reference.terms;
+    w.bound = exact(r) ? 0 : error_bound(reference, r.call.problem.type, type, r.call.problem.math);
+    const double error = std::fabs(w.got - w.expected);
+    // Not `error > bound`: NaN must fail. Equal infinities pass.
+    const bool good = error <= w.bound || w.got == w.expected;
+    w.wrong = good ? 0 : 1;
+    w.excess = good ? 0 : std::isnan(error) ? INFINITY : error / std::max(w.bound, 1e-30);
+    return w;
+}
+
+worst compare(const run &r, const points &which) {
+    worst all;
+    std::mutex lock;
+    const dim piece = std::max<dim>(1, std::min<dim>(256, which.count() / 64));
+    for_pieces(which.count(), piece, [&](dim first, dim last) {
+        worst mine;
+        for (dim i = first; i < last; ++i) {
+            const worst one = compare_at(r, which, i);
+            if (one.wrong != 0) mine.add(one);
+        }
+        const std::lock_guard guard(lock);
+        all.add(mine);
+    });
+    return all;
+}
+
+/// Elements that hold NaN or infinity, which no filling can cause: never written, or garbage.
+dim count_garbage(const run &r) {
+    std::atomic<dim> found{0};
+    const data_type type = r.call.problem.out_type;
+    const auto scan = [&]<typename Word>(Word exponent_mask) {
+        const auto *words = static_cast<const Word *>(r.output);
+        for_pieces(r.call.elements_of(r.call.output), dim{1} << 17, [&](dim first, dim last) {
+            dim here = 0;
+            for (dim i = first; i < last; ++i) here += (words[i] & exponent_mask) == exponent_mask;
+            found += here;
+        });
+    };
+    if (type == data_type::f32)
+        scan(std::uint32_t{0x7f800000U});
+    else if (type == data_type::bf16)
+        scan(std::uint16_t{0x7f80U});
+    else
+        scan(std::uint16_t{0x7c00U});
+    return found;
+}
+
+void fill(run &r, tensor_store &store) {
+    const data_type type = r.call.problem.type;
+    void **slots[] = {&r.data.src, &r.data.weights, &r.data.dst};
+    for (role which : r.call.inputs)
+        *slots[static_cast<std::size_t>(which)] =
+            store.input(which, type, r.call.elements_of(which), r.with);
+    if (r.call.bias_elements > 0) r.data.bias = store.bias(type, r.call.bias_elements, r.with);
+    r.output = store.output(type, r.call.elements_of(r.call.output));
+    *slots[static_cast<std::size_t>(r.call.output)] = r.output;
+}
+
+void execute(run &r, const engine &on) {
+    graph g;
+    g.add(r.call.node);
+    g.finalize();
+    const compiled_partition ready = g.partitions().at(0).compile(on);
+    r.plan = ready.describe();
+    void *const slots[] = {r.data.src, r.data.weights, r.data.dst};
+    std::vector<tensor> inputs, outputs;
+    for (std::size_t i = 0; i < ready.inputs().size(); ++i) {
+        const logical_tensor &t = ready.inputs()[i];
+        void *data = i < 2 ? slots[static_cast<std::size_t>(r.call.inputs[i])] : r.data.bias;
+        inputs.emplace_back(data, t.type, *t.shape);
+    }
+    outputs.emplace_back(r.output, ready.outputs().at(0).type, *ready.outputs().at(0).shape);
+    ready.execute(stream(on), inputs, outputs);
+}
+
+std::string describe_failure(const run &r, const worst &w, const points &which) {
+    const std::string_view name = ops::schema_of(r.c.kind).outputs[0].name;
+    return fmt::format(
+        "{} data: {}{} expected {:.9g}, got {:.9g} ({}; {} terms); {} of {} {} elements wrong",
+        exact(r) ? "integer" : "real", name, index_text(r.c, r.call.problem, w.at), w.expected,
+        w.got,
+        exact(r)
+            ? "must be equal"
+            : fmt::format("error {:.3g}, bound {:.3g}", std::fabs(w.got - w.expected), w.bound),
+        w.terms, w.wrong, which.count(), which.all() ? "" : "sampled");
+}
+
+/// Empty if all is well.
+std::string judge(const run &r, const check_options &options) {
+    const points which(r.call.problem, options.exhaustive, options.seed);
+    const worst w = compare(r, which);
+    if (w.wrong > 0) return describe_failure(r, w, which);
+    const dim garbage = which.all() ? 0 : count_garbage(r);
+    if (garbage > 0)
+        return fmt::format("{} data: {} elements of {} are NaN or infinite (never written?)",
+            exact(r) ? "integer" : "real", garbage, ops::schema_of(r.c.kind).outputs[0].name);
+    return {};
+}
+
+check_result check_data(
+    const op_case &c, const engine &on, tensor_store &store, const check_options &options) {
+    check_result result;
+    for (const auto what : {filling::kind::integers, filling::kind::reals}) {
+        const bool integers = what == filling::kind::integers;
+        run r{c, make_call(c, integers), {what, 1, options.seed}, {}, nullptr, {}};
+        // The largest of the three passes, so that they share tensors.
+        conv::problem any = r.call.problem;
+        for (const auto pass :
+            {conv::pass::forward, conv::pass::backward_data, conv::pass::backward_weights}) {
+            any.what = pass;
+            r.with.terms = std::max(r.with.terms, terms_of(any));
+        }
+        fill(r, store);
+        execute(r, on);
+        result.detail = judge(r, options);
+        if (!result.detail.empty()) {
+            result.what = outcome::failed;
+            result.detail += "\n  plan: " + r.plan;
+            return result;
+        }
+        if (!integers && options.want_bits)
+            result.bits =
+                hash_bytes(r.output, static_cast<std::size_t>(r.call.elements_of(r.call.output))
+                                         * size_of(r.call.problem.out_type));
+    }
+    return result;
+}
+
+}  // namespace
+
+double error_bound(
+    const conv::reference_value &exact, data_type input, data_type output, math_mode math) {
+    // Rounding errors of a sum behave like a random walk: their total grows with the root of the
+    // number of additions, not with the number itself. Six standard deviations leave a false alarm
+    // in 10^9 elements; for few terms the strict bound is smaller.
+    constexpr double f32_unit = 0x1p-24;
+    const auto n = static_cast<double>(exact.terms);
+    double relative = f32_unit * std::min(n + 1, 6 * std::sqrt(n) + 2);
+    // Operands rounded to bf16: half a unit of bf16 each.
+    if (math == math_mode::fast && input == data_type::f32)
+        relative += 2.1 * precision_of(data_type::bf16).unit;
+    const auto [unit, tiny] = precision_of(output);
+    return relative * exact.magnitude * (1 + unit) + unit * std::fabs(exact.value) + tiny;
+}
+
+check_result check_case(
+    const op_case &c, const engine &on, tensor_store &store, const check_options &options) {
+    try {
+        const double needed = bytes_of(make_call(c, false)),
+                     limit = 0.85 * (available_memory() + store.held());
+        if (needed > limit)
+            return {outcome::skipped,
+                fmt::format("needs {}, and {} of memory are available", bytes_text(needed),
+                    bytes_text(limit)),
+                0};
+        return check_data(c, on, store, options);
+    } catch (const error &e) {
+        const bool memory = e.code() == error_code::out_of_memory;
+        return {memory ? outcome::skipped : outcome::failed,
+            fmt::format("{}: {}", to_string(e.code()), e.what()), 0};
+    } catch (const std::bad_alloc &) {
+        return {outcome::skipped, "not enough memory", 0};
+    } catch (const std::exception &e) {
+        return {outcome::failed, fmt::format("unexpected exception: {}", e.what()), 0};
+    }
+}
+
+}  // namespace convgrad::cli

@@ -1,0 +1,57 @@
+#include "embedded_problems.hpp"
+
+namespace convgrad::cli {
+namespace {
+
+constexpr embedded_problem problems[] = {
+    // Dense, unit stride.
+    {R"(mb2ic32ih14oc48kh3ph1n"dense:3x3")", false},
+    {R"(mb1ic17ih13iw11oc19kh3kw2ph1pw1n"dense:odd_sizes")", false},
+    {R"(mb3ic64ih7oc33kh1n"dense:1x1")", false},
+    {R"(mb2ic16ih9oc16kh5ph4n"dense:5x5_full_padding")", false},
+    {R"(mb1ic1ih6oc1kh3ph1n"dense:one_channel")", false},
+    {R"(mb1ic5ih4oc7kh3ph5n"dense:pad_beyond_kernel")", false},
+    {R"(mb2ic20ih5oc24kh5n"dense:one_output_pixel")", false},
+    // Stems: few input channels.
+    {R"(mb2ic3ih32oc24kh7sh2ph3n"stem:7x7s2")", false},
+    {R"(mb2ic3ih18iw17oc16kh3ph1n"stem:3x3")", false},
+    // Strided.
+    {R"(mb2ic24ih15oc40kh3sh2ph1n"strided:3x3s2")", false},
+    {R"(mb2ic32ih14oc16kh1sh2n"strided:1x1s2")", false},
+    {R"(mb1ic18ih16iw19oc17kh3kw3sh2sw3ph1pw0n"strided:remainders")", false},
+    {R"(mb2ic16ih13oc16kh2sh3n"strided:beyond_kernel")", false},
+    // Dilated.
+    {R"(mb2ic16ih17oc32kh3dh1ph2n"dilated:d2")", false},
+    {R"(mb1ic20ih19oc12kh3sh2dh2ph3n"dilated:d3s2")", false},
+    // Grouped and depthwise.
+    {R"(g4mb2ic32ih10oc32kh3ph1n"grouped:4x8")", false},
+    {R"(g3mb2ic15ih9oc12kh3sh2ph1n"grouped:odd")", false},
+    {R"(g32mb2ic128ih8oc128kh3ph1n"grouped:32x4")", false},
+    {R"(g32mb2ic32ih12oc32kh3ph1n"depthwise:3x3")", false},
+    {R"(g19mb2ic19ih13oc19kh5sh2ph2n"depthwise:5x5s2")", false},
+    {R"(g8mb2ic8ih9oc16kh3ph1n"depthwise:two_outputs")", false},
+    // One and three axes.
+    {R"(mb3ic24iw50oc32kw3pw1n"1d:k3")", false},
+    {R"(mb2ic16iw64oc16kw2dw7pw8ow64n"1d:dilated_causal")", false},
+    {R"(mb1ic16id6ih7iw8oc16kd3kh3kw3pd1ph1pw1n"3d:3x3x3")", false},
+    {R"(mb1ic8id9oc12kd3sd2pd1n"3d:cube_s2")", false},
+    // Transposed.
+    {R"(mb2ic32ih7oc24kh4sh2ph1n"deconv:4x4s2")", true},
+    {R"(mb2ic16ih9oc16oh18kh3sh2ph1n"deconv:output_padding")", true},
+    {R"(mb2ic32ih6oc16kh2sh2n"deconv:2x2s2")", true},
+    {R"(mb1ic17ih6iw5oc13kh3kw3ph1pw1n"deconv:odd_sizes")", true},
+    {R"(mb1ic5ih5oc5kh8sh4ph2n"deconv:upsample4")", true},
+    {R"(g4mb2ic16ih6oc24kh3sh2ph1n"deconv:grouped")", true},
+    {R"(g16mb2ic16ih6oc16kh4sh2ph1n"deconv:depthwise")", true},
+    {R"(mb2ic16ih6oc16kh3dh1sh2ph2n"deconv:dilated")", true},
+    {R"(mb2ic32iw16oc16kw8sw4pw2n"deconv:1d")", true},
+    {R"(mb1ic16id4oc8kd2sd2n"deconv:3d")", true},
+};
+
+}  // namespace
+
+std::span<const embedded_problem> embedded_problems() {
+    return problems;
+}
+
+}  // namespace convgrad::cli

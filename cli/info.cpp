@@ -1,0 +1,70 @@
+#include "info.hpp"
+
+#include <cstdlib>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <convgrad/engine.hpp>
+#include <convgrad/version.hpp>
+
+#include "conv/plan.hpp"
+#include "cpu/isa.hpp"
+#include "cpu/pool.hpp"
+#include "options.hpp"
+#include "table.hpp"
+
+namespace convgrad::cli {
+namespace {
+
+std::string cpu_name() {
+    std::ifstream info("/proc/cpuinfo");
+    for (std::string line; std::getline(info, line);) {
+        const std::size_t colon = line.find(": ");
+        if (line.starts_with("model name") && colon != std::string::npos)
+            return line.substr(colon + 2);
+    }
+    return "unknown";
+}
+
+std::string sets_up_to(isa best) {
+    std::vector<std::string_view> names;
+    for (isa set : all_isas)
+        if (set <= best) names.push_back(to_string(set));
+    return fmt::format("{}", fmt::join(names, ", "));
+}
+
+std::string environment() {
+    std::vector<std::string> set;
+    for (const char *name : {"CONVGRAD_MAX_ISA", "CONVGRAD_NUM_THREADS"})
+        if (const char *value = std::getenv(name)) set.push_back(fmt::format("{}={}", name, value));
+    return set.empty() ? "CONVGRAD_MAX_ISA, CONVGRAD_NUM_THREADS not set"
+                       : fmt::format("{}", fmt::join(set, " "));
+}
+
+}  // namespace
+
+int run_info() {
+    const engine &on = default_engine();
+    const cpu::caches &c = cpu::cache_sizes();
+    const auto size = [](std::size_t bytes) { return bytes_text(static_cast<double>(bytes)); };
+    table t;
+    t.column("").column("");
+    t.row({"version", CONVGRAD_VERSION_STRING});
+    t.row({"processor", cpu_name()});
+    t.row({"instruction sets found", sets_up_to(detected_isa())});
+    t.row({"instruction set used", std::string(to_string(on.instruction_set()))});
+    t.row({"math mode", std::string(to_string(on.math()))});
+    t.row({"cores", std::to_string(cpu::available_cores())});
+    t.row({"threads", std::to_string(on.threads())});
+    t.row({"caches", fmt::format("L1d {}, L2 {}, L3 {}", size(c.l1d), size(c.l2), size(c.l3))});
+    t.row({"algorithms", fmt::format("{}", fmt::join(conv::algorithm_names(), ", "))});
+    t.row({"environment", environment()});
+    fmt::print("{}", t.text());
+    return 0;
+}
+
+}  // namespace convgrad::cli

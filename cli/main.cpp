@@ -1,0 +1,98 @@
+// The command `convgrad`: reads the arguments and hands over to one subcommand.
+#include <exception>
+#include <string>
+
+#include <CLI/CLI.hpp>
+#include <fmt/format.h>
+
+#include <convgrad/error.hpp>
+#include <convgrad/version.hpp>
+
+#include "info.hpp"
+#include "ops.hpp"
+#include "usage_error.hpp"
+#include "verify.hpp"
+
+namespace convgrad::cli {
+namespace {
+
+constexpr int exit_usage = 2;
+
+constexpr const char *exit_codes = R"(Exit status:
+  0  all is well
+  1  a check failed
+  2  bad arguments or files; the message is on stderr
+
+Environment:
+  CONVGRAD_MAX_ISA      highest instruction set to use
+  CONVGRAD_NUM_THREADS  default number of threads
+  NO_COLOR              if set, no colours)";
+
+constexpr const char *verify_examples = R"(Examples:
+  convgrad verify
+      an embedded set of all kinds of problems, six ops, three types, all layouts
+  convgrad verify mb8ic64ih56oc64kh3ph1 --dtype all --data-format all
+  convgrad verify --batch shapes.txt --op ConvolutionBackwardWeights --dtype bf16 --threads 1,2
+      with several numbers of threads, results must also agree bit for bit
+  convgrad verify --deconv mb4ic64ih64oc64oh128kh3sh2ph1
+
+Ends with the line 'N passed, M failed' (and ', K skipped' if some did not fit into memory).)";
+
+constexpr const char *ops_examples = R"(Examples:
+  convgrad ops
+  convgrad ops ConvolutionBackwardWeights)";
+
+constexpr const char *info_examples = R"(Example:
+  CONVGRAD_MAX_ISA=avx2 convgrad info)";
+
+int run(int argc, char **argv) {
+    CLI::App app("Convolutions and their gradients on CPUs", "convgrad");
+    app.set_version_flag("--version", CONVGRAD_VERSION_STRING);
+    app.require_subcommand(1);
+    app.footer(exit_codes);
+    app.get_formatter()->column_width(34);
+    int status = 0;
+
+    verify_options verify;
+    CLI::App *verify_app =
+        app.add_subcommand("verify", "Check results against the plain reference");
+    add_verify_options(*verify_app, verify);
+    verify_app->footer(verify_examples);
+    verify_app->callback([&] { status = run_verify(verify); });
+
+    std::string op_name;
+    CLI::App *ops_app =
+        app.add_subcommand("ops", "List the ops, or show one with inputs, outputs and attributes");
+    ops_app->add_option(
+        "OP", op_name, "Name of an op; older names and versions (-1) are understood");
+    ops_app->footer(ops_examples);
+    ops_app->callback([&] { status = run_ops(op_name); });
+
+    CLI::App *info_app =
+        app.add_subcommand("info", "Show version, processor, threads and algorithms");
+    info_app->footer(info_examples);
+    info_app->callback([&] { status = run_info(); });
+
+    try {
+        app.parse(argc, argv);
+    } catch (const CLI::ParseError &e) {
+        return app.exit(e) == 0 ? 0 : exit_usage;
+    }
+    return status;
+}
+
+}  // namespace
+}  // namespace convgrad::cli
+
+int main(int argc, char **argv) {
+    try {
+        return convgrad::cli::run(argc, argv);
+    } catch (const convgrad::cli::usage_error &e) {
+        fmt::print(stderr, "convgrad: {}\n", e.what());
+    } catch (const convgrad::error &e) {
+        fmt::print(stderr, "convgrad: {}: {}\n", convgrad::to_string(e.code()), e.what());
+    } catch (const std::exception &e) {
+        fmt::print(stderr, "convgrad: {}\n", e.what());
+    }
+    return convgrad::cli::exit_usage;
+}

@@ -1,0 +1,298 @@
+#include "op_case.hpp"
+
+#include <algorithm>
+#include <vector>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+namespace convgrad::cli {
+namespace {
+
+using ops::data_format;
+using ops::weights_format;
+
+/// A problem read as a convolution: a transposed one is the convolution that maps its dst to its
+/// src.
+struct geometry {
+    dim groups, mb, ic, oc;  // channels of all groups
+    std::array<conv::axis, 3> x;
+    std::size_t first;  // first axis in use
+};
+
+geometry geometry_of(const problem_string &p) {
+    geometry g{p.groups, p.mb, p.deconv ? p.oc : p.ic, p.deconv ? p.ic : p.oc, {},
+        static_cast<std::size_t>(3 - p.rank)};
+    for (std::size_t i = 0; i < 3; ++i) {
+        const spatial &a = p.x[i];
+        const dim src = p.deconv ? a.out : a.in, dst = p.deconv ? a.in : a.out;
+        g.x[i] = {src, dst, a.kernel, a.stride, a.dilation + 1, a.pad};
+        if (i < g.first) g.x[i] = conv::axis{};
+    }
+    return g;
+}
+
+/// The axes in use of one property, in order.
+template <typename Value>
+dims collect(const geometry &g, Value value) {
+    dims list;
+    for (std::size_t i = g.first; i < 3; ++i) list.push_back(value(g.x[i]));
+    return list;
+}
+
+dim product(const dims &list) {
+    dim n = 1;
+    for (dim d : list) n *= d;
+    return n;
+}
+
+dims data_shape(data_format format, dim n, dim c, const dims &x) {
+    dims shape = {n};
+    if (format == data_format::ncx) shape.push_back(c);
+    shape.insert(shape.end(), x.begin(), x.end());
+    if (format == data_format::nxc) shape.push_back(c);
+    return shape;
+}
+
+/// With the names I and O of the canonical convolution: XIO and XOI, OIX and IOX are the same
+/// bytes.
+bool kernel_first(weights_format format) {
+    return format == weights_format::xio || format == weights_format::xoi;
+}
+
+dims weights_shape(weights_format format, const geometry &g) {
+    const dims k = collect(g, [](const conv::axis &a) { return a.kernel; });
+    const dim ic = g.ic / g.groups;
+    dims shape;
+    if (kernel_first(format)) {
+        shape = k;
+        shape.insert(shape.end(), {ic, g.oc});
+    } else {
+        shape = {g.oc, ic};
+        shape.insert(shape.end(), k.begin(), k.end());
+    }
+    return shape;
+}
+
+conv::data_strides data_strides_of(data_format format, dim channels, const std::array<dim, 3> &x) {
+    conv::data_strides s;
+    const dim inner = format == data_format::nxc ? channels : 1;
+    s.x = {x[1] * x[2] * inner, x[2] * inner, inner};
+    s.c = format == data_format::nxc ? 1 : x[0] * x[1] * x[2];
+    s.n = x[0] * x[1] * x[2] * channels;
+    return s;
+}
+
+conv::weights_strides weights_strides_of(weights_format format, const geometry &g) {
+    const dim ic = g.ic / g.groups, oc = g.oc / g.groups;
+    const dim kh = g.x[1].kernel, kw = g.x[2].kernel, taps = g.x[0].kernel * kh * kw;
+    if (kernel_first(format)) {
+        const dim tap = ic * g.oc;
+        return {oc, 1, g.oc, {kh * kw * tap, kw * tap, tap}};
+    }
+    return {oc * ic * taps, ic * taps, taps, {kh * kw, kw, 1}};
+}
+
+conv::problem canonical(const op_case &c, const geometry &g) {
+    conv::problem p;
+    p.what = pass_of(c.kind);
+    p.type = p.out_type = c.type;
+    p.mb = g.mb;
+    p.groups = g.groups;
+    p.ic = g.ic / g.groups;
+    p.oc = g.oc / g.groups;
+    p.x = g.x;
+    p.src = data_strides_of(c.data, g.ic, {g.x[0].src, g.x[1].src, g.x[2].src});
+    p.dst = data_strides_of(c.data, g.oc, {g.x[0].dst, g.x[1].dst, g.x[2].dst});
+    p.weights = weights_strides_of(c.weights, g);
+    p.math = c.on.math;
+    return p;
+}
+
+struct roles {
+    std::array<role, 2> inputs;
+    role output;
+};
+
+roles roles_of(op_kind kind) {
+    switch (kind) {
+    case op_kind::convolution:
+        return {{role::src, role::weights}, role::dst};
+    case op_kind::convolution_backward_data:
+        return {{role::dst, role::weights}, role::src};
+    case op_kind::convolution_backward_weights:
+        return {{role::src, role::dst}, role::weights};
+    case op_kind::conv_transpose:
+        return {{role::dst, role::weights}, role::src};
+    case op_kind::conv_transpose_backward_data:
+        return {{role::src, role::weights}, role::dst};
+    case op_kind::conv_transpose_backward_weights:
+        return {{role::dst, role::src}, role::weights};
+    }
+    return {};
+}
+
+/// End pads, and where they would be negative for a transposed op, output_padding instead. A
+/// convolution's negative end pad needs no words: the rounding of its output size covers it.
+void set_pads(op &node, op_kind kind, const problem_string &p) {
+    dims begin, end, output;
+    for (std::size_t i = static_cast<std::size_t>(3 - p.rank); i < 3; ++i) {
+        const dim e = end_pad(p.x[i], p.deconv);
+        begin.push_back(p.x[i].pad);
+        end.push_back(std::max<dim>(e, 0));
+        output.push_back(std::max<dim>(-e, 0));
+    }
+    node.set("pads_begin", std::move(begin)).set("pads_end", std::move(end));
+    if (is_transposed(kind)) node.set("output_padding", std::move(output));
+}
+
+}  // namespace
+
+std::string_view to_string(data_format format) {
+    return format == data_format::nxc ? "NXC" : "NCX";
+}
+
+std::string_view to_string(weights_format format) {
+    constexpr std::string_view names[] = {"XIO", "OIX", "XOI", "IOX"};
+    return names[static_cast<std::size_t>(format)];
+}
+
+bool is_transposed(op_kind kind) {
+    return kind >= op_kind::conv_transpose;
+}
+
+conv::pass pass_of(op_kind kind) {
+    switch (roles_of(kind).output) {
+    case role::dst:
+        return conv::pass::forward;
+    case role::src:
+        return conv::pass::backward_data;
+    case role::weights:
+        break;
+    }
+    return conv::pass::backward_weights;
+}
+
+std::array<weights_format, 2> weights_formats_of(op_kind kind) {
+    if (is_transposed(kind)) return {weights_format::xoi, weights_format::iox};
+    return {weights_format::xio, weights_format::oix};
+}
+
+std::string selecting_options(const op_case &c, int engine_threads) {
+    std::string text =
+        fmt::format("--op {} --dtype {} --data-format {} --weights-format {} --threads {} --isa {}",
+            to_string(c.kind), to_string(c.type), to_string(c.data), to_string(c.weights),
+            engine_threads, to_string(c.on.max_isa));
+    if (c.on.math != math_mode::accurate) text += fmt::format(" --math {}", to_string(c.on.math));
+    return fmt::format("{} '{}'", text, to_text(*c.problem));
+}
+
+op_call make_call(const op_case &c, bool with_bias) {
+    const problem_string &p = *c.problem;
+    const geometry g = geometry_of(p);
+    const roles r = roles_of(c.kind);
+    op_call call{op(0, c.kind), canonical(c, g), r.inputs, r.output, {}, 0};
+
+    const auto shape_of = [&](role which) {
+        if (which == role::weights) return weights_shape(c.weights, g);
+        const bool src = which == role::src;
+        const dims x = collect(g, [&](const conv::axis &a) { return src ? a.src : a.dst; });
+        return data_shape(c.data, g.mb, src ? g.ic : g.oc, x);
+    };
+    for (role which : {role::src, role::weights, role::dst})
+        call.elements[static_cast<std::size_t>(which)] = product(shape_of(which));
+
+    call.node.set("strides", collect(g, [](const conv::axis &a) { return a.stride; }));
+    call.node.set("dilations", collect(g, [](const conv::axis &a) { return a.dilation; }));
+    set_pads(call.node, c.kind, p);
+    call.node.set("groups", attribute_value(p.groups));
+    call.node.set("data_format", std::string(to_string(c.data)));
+    call.node.set("weights_format", std::string(to_string(c.weights)));
+    // An empty batch or channel has no place in a shape attribute; the output says it itself.
+    const dims out_shape = shape_of(r.output);
+    if (std::find(out_shape.begin(), out_shape.end(), 0) == out_shape.end()) {
+        if (r.output == role::weights) call.node.set("weights_shape", out_shape);
+        if (c.kind == op_kind::convolution_backward_data) call.node.set("dst_shape", out_shape);
+    }
+
+    for (std::size_t i = 0; i < 2; ++i)
+        call.node.add_input(logical_tensor(i, c.type, shape_of(r.inputs[i])));
+    const bool forward_op = c.kind == op_kind::convolution || c.kind == op_kind::conv_transpose;
+    if (with_bias && forward_op) {
+        call.bias_elements = r.output == role::dst ? g.oc : g.ic;
+        call.problem.bias = true;
+        call.node.add_input(logical_tensor(2, c.type, {call.bias_elements}));
+    }
+    call.node.add_output(logical_tensor(3, c.type, out_shape));
+    return call;
+}
+
+double bytes_of(const op_call &call) {
+    double elements = 0;
+    for (dim n : call.elements) elements += static_cast<double>(n);
+    return elements * static_cast<double>(size_of(call.problem.type));
+}
+
+double terms_of(const conv::problem &p) {
+    const auto real = [](dim d) { return static_cast<double>(d); };
+    double terms = 1;
+    switch (p.what) {
+    case conv::pass::forward:
+        terms = real(p.ic);
+        for (const conv::axis &a : p.x) terms *= real(a.kernel);
+        break;
+    case conv::pass::backward_data:
+        terms = real(p.oc);
+        for (const conv::axis &a : p.x) terms *= real((a.kernel + a.stride - 1) / a.stride);
+        break;
+    case conv::pass::backward_weights:
+        terms = real(p.mb);
+        for (const conv::axis &a : p.x) terms *= real(a.dst);
+        break;
+    }
+    return terms;
+}
+
+std::array<dim, 5> output_extents(const conv::problem &p) {
+    const auto &[d, h, w] = p.x;
+    switch (p.what) {
+    case conv::pass::forward:
+        return {p.mb, p.groups * p.oc, d.dst, h.dst, w.dst};
+    case conv::pass::backward_data:
+        return {p.mb, p.groups * p.ic, d.src, h.src, w.src};
+    case conv::pass::backward_weights:
+        break;
+    }
+    return {p.groups * p.oc, p.ic, d.kernel, h.kernel, w.kernel};
+}
+
+dim offset_of(const conv::problem &p, const conv::point &at) {
+    dim offset = 0;
+    if (p.what == conv::pass::backward_weights) {
+        offset = at.a / p.oc * p.weights.g + at.a % p.oc * p.weights.o + at.b * p.weights.i;
+        for (std::size_t i = 0; i < 3; ++i) offset += at.x[i] * p.weights.k[i];
+        return offset;
+    }
+    const conv::data_strides &s = p.what == conv::pass::forward ? p.dst : p.src;
+    offset = at.a * s.n + at.b * s.c;
+    for (std::size_t i = 0; i < 3; ++i) offset += at.x[i] * s.x[i];
+    return offset;
+}
+
+std::string index_text(const op_case &c, const conv::problem &p, const conv::point &at) {
+    const auto first = static_cast<std::size_t>(3 - c.problem->rank);
+    const std::vector<dim> x(at.x + first, at.x + 3);
+    dims index;
+    if (p.what != conv::pass::backward_weights)
+        index = data_shape(c.data, at.a, at.b, x);
+    else if (kernel_first(c.weights)) {
+        index = x;
+        index.insert(index.end(), {at.b, at.a});
+    } else {
+        index = {at.a, at.b};
+        index.insert(index.end(), x.begin(), x.end());
+    }
+    return fmt::format("[{}]", fmt::join(index, ", "));
+}
+
+}  // namespace convgrad::cli

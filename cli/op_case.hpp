@@ -1,0 +1,81 @@
+// One thing to verify, time or explain: a problem, an op, types, layouts and where to run it.
+#pragma once
+
+#include <array>
+#include <compare>
+#include <memory>
+#include <string>
+
+#include <convgrad/engine.hpp>
+#include <convgrad/op.hpp>
+
+#include "conv/problem.hpp"
+#include "conv/reference.hpp"
+#include "op/lower.hpp"
+#include "problem_string.hpp"
+
+namespace convgrad::cli {
+
+/// Settings of the engine that runs a case.
+struct engine_choice {
+    int threads = 0;  // 0: as many as the library takes by itself
+    isa max_isa = isa::amx_bf16;
+    math_mode math = math_mode::accurate;
+
+    friend auto operator<=>(const engine_choice &, const engine_choice &) = default;
+};
+
+struct op_case {
+    std::shared_ptr<const problem_string> problem;
+    op_kind kind = op_kind::convolution;
+    data_type type = data_type::f32;
+    ops::data_format data = ops::data_format::nxc;
+    ops::weights_format weights = ops::weights_format::xio;
+    engine_choice on;
+};
+
+std::string_view to_string(ops::data_format format);
+std::string_view to_string(ops::weights_format format);
+
+/// True for ConvTranspose and its gradients.
+bool is_transposed(op_kind kind);
+/// The canonical pass behind an op.
+conv::pass pass_of(op_kind kind);
+/// The weights formats that an op takes, its default first.
+std::array<ops::weights_format, 2> weights_formats_of(op_kind kind);
+
+/// The options that select exactly this case on `engine_threads` threads, problem included.
+std::string selecting_options(const op_case &c, int engine_threads);
+
+/// Tensors by canonical role (see conv::problem).
+enum class role : std::uint8_t { src, weights, dst };
+
+/// An op ready to be put into a graph, and beside it the canonical problem, made from the problem
+/// string alone: what the library makes of the op is what gets checked, so it is not used here.
+struct op_call {
+    op node;
+    conv::problem problem;
+    std::array<role, 2> inputs{};  // of node, in order
+    role output{};
+    std::array<dim, 3> elements{};  // by role
+    dim bias_elements = 0;          // 0: no bias input
+
+    [[nodiscard]] dim elements_of(role r) const { return elements[static_cast<std::size_t>(r)]; }
+};
+
+/// `with_bias` gives forward ops their optional input.
+op_call make_call(const op_case &c, bool with_bias);
+
+/// Bytes of all tensors of a case together.
+double bytes_of(const op_call &call);
+/// Number of products that one output element sums up, padded taps counted.
+double terms_of(const conv::problem &p);
+
+/// The offset of an output element, in elements.
+dim offset_of(const conv::problem &p, const conv::point &at);
+/// An output element's index in the tensor's own order of axes: "[0, 3, 3, 12]".
+std::string index_text(const op_case &c, const conv::problem &p, const conv::point &at);
+/// Number of output elements along each coordinate of a conv::point.
+std::array<dim, 5> output_extents(const conv::problem &p);
+
+}  // namespace convgrad::cli

@@ -1,0 +1,95 @@
+#include "ops.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "op/schema.hpp"
+#include "options.hpp"
+#include "table.hpp"
+#include "terminal.hpp"
+
+namespace convgrad::cli {
+namespace {
+
+std::string names_of(std::span<const ops::argument_schema> arguments) {
+    std::vector<std::string> names;
+    for (const auto &a : arguments)
+        names.push_back(a.required ? std::string(a.name) : fmt::format("[{}]", a.name));
+    return fmt::format("{}", fmt::join(names, ", "));
+}
+
+void print_all() {
+    table t;
+    t.column("op").column("inputs").column("outputs").column("what it computes");
+    for (const ops::op_schema &s : ops::all_schemas())
+        t.row(
+            {std::string(s.name), names_of(s.inputs), names_of(s.outputs), std::string(s.summary)});
+    fmt::print(
+        "{}\n[optional]   convgrad ops OP shows one op with all its attributes.\n", t.text());
+}
+
+std::string remark(bool required, bool extension) {
+    return fmt::format("{}{}", required ? "required" : "optional", extension ? ", extension" : "");
+}
+
+void print_arguments(std::string_view title, std::span<const ops::argument_schema> arguments) {
+    table t;
+    t.column("index", align::right).column("name").column("").column("type").column("description");
+    for (std::size_t i = 0; i < arguments.size(); ++i) {
+        const ops::argument_schema &a = arguments[i];
+        t.row({std::to_string(i), std::string(a.name), remark(a.required, a.extension),
+            a.shape_input ? "s32, 1-D" : "f32, bf16, f16", std::string(a.description)});
+    }
+    fmt::print("\n{}\n{}", paint(title, colour::bold), t.text(2));
+}
+
+std::string_view type_name(ops::attribute_type type) {
+    switch (type) {
+    case ops::attribute_type::s64:
+        return "s64";
+    case ops::attribute_type::s64_list:
+        return "s64 list";
+    case ops::attribute_type::string:
+        return "string";
+    }
+    return "";
+}
+
+void print_attributes(const ops::op_schema &s) {
+    table t;
+    t.column("name").column("type").column("values").column("default").column("description");
+    for (const ops::attribute_schema &a : s.attributes) {
+        const std::string fallback(a.required               ? "required"
+                                   : a.default_text.empty() ? "–"
+                                                            : a.default_text);
+        t.row({std::string(a.name), std::string(type_name(a.type)), std::string(a.values_text),
+            fallback, std::string(a.description) + (a.extension ? " (extension)" : "")});
+    }
+    fmt::print("\n{}\n{}", paint("Attributes", colour::bold), t.text(2));
+}
+
+void print_one(const ops::op_schema &s) {
+    fmt::print("{}\n  {}\n", paint(s.name, colour::bold), s.summary);
+    if (!s.formula.empty()) fmt::print("  {}\n", s.formula);
+    std::vector<std::string> names = {fmt::format("{}-1", s.name)};
+    for (std::string_view alias : s.aliases) {
+        names.emplace_back(alias);
+        names.push_back(fmt::format("{}-1", alias));
+    }
+    fmt::print("  Other names: {}\n", fmt::join(names, ", "));
+    print_arguments("Inputs", s.inputs);
+    print_arguments("Outputs", s.outputs);
+    print_attributes(s);
+}
+
+}  // namespace
+
+int run_ops(const std::string &name) {
+    if (name.empty())
+        print_all();
+    else
+        print_one(ops::schema_of(parse_op(name)));
+    return 0;
+}
+
+}  // namespace convgrad::cli

@@ -1,0 +1,53 @@
+// The options that select what to work on, shared by verify, bench and explain.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <CLI/App.hpp>
+
+#include "op_case.hpp"
+
+namespace convgrad::cli {
+
+/// As typed; expand() makes sense of them.
+struct selection_options {
+    std::vector<std::string> problems, batches;
+    std::string ops, types, data_formats, weights_formats, threads, isas, math;
+    std::string match;
+    dim mb = 0;
+    bool deconv = false;
+};
+
+/// Output options that every subcommand has.
+struct output_options {
+    bool quiet = false;
+};
+
+void add_selection_options(CLI::App &app, selection_options &options);
+void add_output_options(CLI::App &app, output_options &options);
+
+/// Everything that was selected, in the order of the problems.
+struct selection {
+    std::vector<op_case> cases;
+    /// Things worth telling that are no errors: ignored batch options, say.
+    std::vector<std::string> notes;
+    /// No problem was given; the embedded ones were taken, in all types and layouts.
+    bool embedded = false;
+};
+
+/// Throws usage_error for anything that is misspelled, contradictory or not to be had here.
+selection expand(const selection_options &options);
+
+/// An op by any of its names. Throws usage_error that proposes the nearest one.
+op_kind parse_op(std::string_view name);
+
+/// "3.2 GiB"
+std::string bytes_text(double bytes);
+
+/// The notes, each a line on stderr.
+void print_notes(const std::vector<std::string> &notes, const output_options &output);
+
+}  // namespace convgrad::cli
