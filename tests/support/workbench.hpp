@@ -39,7 +39,8 @@ struct run_report {
     std::size_t workspace = 0;
 };
 
-/// The instruction sets that this machine can run, weakest first.
+/// The instruction sets that this machine can run, weakest first. Where everything but AMX is there,
+/// AMX runs in the emulator.
 std::span<const isa> usable_isas();
 
 /// An upper bound for the error of a result summed in f32 in any order and rounded once.

@@ -1,0 +1,187 @@
+// Exhaustive small problems on exact integer data: every instruction set bit for bit as the
+// reference.
+//
+// One dimension: the full product of every axis (kernel 1-3, stride 1-3, dilation 1-2, begin pad
+// 0-2, end pad -2 to 2 as output_padding makes it negative, length 1-7), groups 1, 2 and C, both
+// data formats, four weights formats, all types, all passes, all instruction sets.
+// Two dimensions: every pair of axes in every pass; type, groups, formats, extras and instruction
+// set follow from a hash of the pair's number, so that all their combinations come up thousands of
+// times each. Three dimensions: the number of triples is out of reach (10^9); a fixed random sample
+// of triples, with the rest drawn as in two dimensions.
+#include <algorithm>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "support/workbench.hpp"
+
+namespace convgrad::test {
+namespace {
+
+using conv::pass;
+using conv::problem;
+
+std::vector<conv::axis> all_axes() {
+    std::vector<conv::axis> axes;
+    for (dim kernel = 1; kernel <= 3; ++kernel)
+        for (dim stride = 1; stride <= 3; ++stride)
+            for (dim dilation = 1; dilation <= (kernel == 1 ? 1 : 2); ++dilation)
+                for (dim pad = 0; pad <= 2; ++pad)
+                    for (dim src = 1; src <= 7; ++src)
+                        for (dim end = -2; end <= 2; ++end) {
+                            const auto a = make_axis(src, kernel, stride, dilation, pad, end);
+                            // Different end pads may mean the same axis.
+                            if (a.dst >= 1 && (axes.empty() || axes.back() != a)) axes.push_back(a);
+                        }
+    return axes;
+}
+
+/// Channels for groups of 1, 2 and C, per group. Now and then wide enough for whole vectors.
+void set_channels(problem &p, int groups, std::uint64_t variety) {
+    static constexpr dim pairs[3][4][2] = {{{3, 5}, {4, 4}, {1, 3}, {17, 18}},
+        {{2, 3}, {1, 1}, {3, 2}, {9, 16}}, {{1, 1}, {1, 2}, {1, 1}, {1, 1}}};
+    const auto &chosen = pairs[groups][variety % 16 == 0 ? 3 : variety % 3];
+    p.groups = groups == 0 ? 1 : groups == 1 ? 2 : variety % 16 == 0 ? 19 : 4;
+    p.ic = chosen[0];
+    p.oc = chosen[1];
+}
+
+/// Runs one problem on the given instruction sets; false after a failure.
+bool check(workbench &bench, const problem &p, std::span<const isa> sets, std::uint64_t seed) {
+    const auto side = seed % 2 ? guarded_memory::side::begin : guarded_memory::side::end;
+    bench.load(p, fill::integers, seed, side);
+    bench.run_reference();
+    for (const isa set : sets) {
+        bench.run({.max_isa = set});
+        const std::string difference = bench.compare_exact();
+        if (difference.empty()) continue;
+        ADD_FAILURE() << to_string(set) << ": " << difference;
+        return false;
+    }
+    return true;
+}
+
+constexpr data_type types[] = {data_type::f32, data_type::bf16, data_type::f16};
+constexpr data_layout formats[] = {data_layout::nxc, data_layout::ncx};
+constexpr weights_layout weights_formats[] = {
+    weights_layout::oix, weights_layout::xio, weights_layout::o_gi_x, weights_layout::x_gi_o};
+
+void check_one_dimension(pass what, data_type type) {
+    workbench bench;
+    std::uint64_t number = 0;
+    int failures = 0;
+    for (const conv::axis &a : all_axes())
+        for (int groups = 0; groups < 3; ++groups)
+            for (const data_layout format : formats)
+                for (const weights_layout weights_format : weights_formats) {
+                    rng random(++number);
+                    problem p;
+                    p.what = what;
+                    p.type = p.out_type = type;
+                    p.mb = random.between(1, 2);
+                    set_channels(p, groups, random.next());
+                    p.x[2] = a;
+                    set_random_extras(random, p);
+                    set_layouts(p, format, weights_format, format);
+                    if (!check(bench, p, usable_isas(), number) && ++failures == 5) return;
+                }
+}
+
+/// Everything but pass and axes by chance.
+problem problem_with(rng &random, pass what, std::initializer_list<conv::axis> axes) {
+    problem p;
+    p.what = what;
+    p.type = p.out_type = types[random.next() % 3];
+    p.mb = random.chance(0.8) ? 1 : 2;
+    set_channels(p, static_cast<int>(random.next() % 3), random.next());
+    std::ranges::copy(axes, p.x.end() - static_cast<std::ptrdiff_t>(axes.size()));
+    set_random_extras(random, p);
+    if (random.chance(0.1)) {
+        set_random_layouts(random, p);
+    } else {
+        const data_layout format = formats[random.next() % 2];
+        set_layouts(p, format, weights_formats[random.next() % 4], format);
+    }
+    return p;
+}
+
+void check_two_dimensions(pass what) {
+    workbench bench;
+    const std::vector<conv::axis> axes = all_axes();
+    std::uint64_t number = static_cast<std::uint64_t>(what) << 32;
+    int failures = 0;
+    for (const conv::axis &a : axes)
+        for (const conv::axis &b : axes) {
+            rng random(++number);
+            const problem p = problem_with(random, what, {a, b});
+            const std::size_t set = random.next() % usable_isas().size();
+            if (!check(bench, p, usable_isas().subspan(set, 1), number) && ++failures == 5) return;
+        }
+}
+
+void check_three_dimensions(pass what, int count) {
+    workbench bench;
+    const std::vector<conv::axis> axes = all_axes();
+    std::uint64_t number = static_cast<std::uint64_t>(what) << 33;
+    int failures = 0;
+    for (int i = 0; i < count; ++i) {
+        rng random(++number);
+        const auto any = [&] { return axes[random.next() % axes.size()]; };
+        const conv::axis a = any(), b = any(), c = any();
+        const problem p = problem_with(random, what, {a, b, c});
+        const std::size_t set = random.next() % usable_isas().size();
+        if (!check(bench, p, usable_isas().subspan(set, 1), number) && ++failures == 5) return;
+    }
+}
+
+TEST(exhaustive_1d, forward_f32) {
+    check_one_dimension(pass::forward, data_type::f32);
+}
+TEST(exhaustive_1d, forward_bf16) {
+    check_one_dimension(pass::forward, data_type::bf16);
+}
+TEST(exhaustive_1d, forward_f16) {
+    check_one_dimension(pass::forward, data_type::f16);
+}
+TEST(exhaustive_1d, backward_data_f32) {
+    check_one_dimension(pass::backward_data, data_type::f32);
+}
+TEST(exhaustive_1d, backward_data_bf16) {
+    check_one_dimension(pass::backward_data, data_type::bf16);
+}
+TEST(exhaustive_1d, backward_data_f16) {
+    check_one_dimension(pass::backward_data, data_type::f16);
+}
+TEST(exhaustive_1d, backward_weights_f32) {
+    check_one_dimension(pass::backward_weights, data_type::f32);
+}
+TEST(exhaustive_1d, backward_weights_bf16) {
+    check_one_dimension(pass::backward_weights, data_type::bf16);
+}
+TEST(exhaustive_1d, backward_weights_f16) {
+    check_one_dimension(pass::backward_weights, data_type::f16);
+}
+
+TEST(exhaustive_2d, forward) {
+    check_two_dimensions(pass::forward);
+}
+TEST(exhaustive_2d, backward_data) {
+    check_two_dimensions(pass::backward_data);
+}
+TEST(exhaustive_2d, backward_weights) {
+    check_two_dimensions(pass::backward_weights);
+}
+
+constexpr int triples = 60000;
+TEST(exhaustive_3d, forward) {
+    check_three_dimensions(pass::forward, triples);
+}
+TEST(exhaustive_3d, backward_data) {
+    check_three_dimensions(pass::backward_data, triples);
+}
+TEST(exhaustive_3d, backward_weights) {
+    check_three_dimensions(pass::backward_weights, triples);
+}
+
+}  // namespace
+}  // namespace convgrad::test
