@@ -1,0 +1,80 @@
+// What is known about the sizes of one op, in canonical terms, and what follows from it.
+//
+// All six ops relate two data tensors: the large one, which the kernel slides over (src of a
+// convolution, dst of a transposed one), and the small one, with one point per position of the
+// kernel. Sizes that are not known are unknown_dim.
+#pragma once
+
+#include <array>
+
+#include "op/lower.hpp"
+
+namespace convgrad::ops {
+
+/// Where an op keeps a canonical role.
+struct argument_ref {
+    bool output;
+    std::uint8_t index;
+};
+struct op_roles {
+    conv::pass what;
+    bool transposed;
+    argument_ref large, small, weights;
+};
+const op_roles &roles_of(op_kind kind);
+
+struct data_sizes {
+    dim n = unknown_dim, c = unknown_dim;
+    std::array<dim, 3> x{unknown_dim, unknown_dim, unknown_dim};
+};
+
+/// `o` is the dimension that counts small's channels, `i` the one that counts large's; which of
+/// them is divided by groups, `form` tells.
+struct weights_sizes {
+    dim o = unknown_dim, i = unknown_dim;
+    std::array<dim, 3> k{unknown_dim, unknown_dim, unknown_dim};
+};
+
+/// The two grouped forms of IOX and XOI (the others have only the first).
+enum class weights_form : std::uint8_t {
+    divided_i,  // (O, I/groups)
+    divided_o,  // (O/groups, I)
+};
+
+struct geometry {
+    int axes = 0;
+    data_sizes large, small;
+    weights_sizes weights;
+    weights_form form = weights_form::divided_i;
+    /// Per spatial axis; unknown where auto_pad needs a size that is unknown.
+    std::array<dim, 3> pad_begin{unknown_dim, unknown_dim, unknown_dim};
+    std::array<dim, 3> pad_end{unknown_dim, unknown_dim, unknown_dim};
+};
+
+/// Gathers all sources, derives what follows, throws invalid_shape on any contradiction.
+geometry derive(const parsed_attributes &attrs, std::span<const logical_tensor> inputs,
+    std::span<const logical_tensor> outputs);
+
+/// Each list must have one entry per spatial axis, or invalid_shape.
+void check_list_lengths(const parsed_attributes &attrs, std::size_t axes);
+
+/// Begin and end pad of one axis (section "auto_pad" of the op's page). `large` and `small` may be
+/// unknown; the result is unknown where they are needed. For ConvolutionBackwardData an unknown
+/// `large` means: by the formula.
+struct pad_pair {
+    dim begin = unknown_dim, end = unknown_dim;
+};
+pad_pair axis_pads(
+    const parsed_attributes &attrs, std::size_t axis, dim kernel, dim large, dim small);
+
+/// Positions of dimensions in a shape of `axes` spatial axes.
+struct data_order {
+    std::size_t n, c, x;  // x: the first spatial axis
+};
+data_order order_of(data_format format, int axes);
+struct weights_order {
+    std::size_t o, i, k;
+};
+weights_order order_of(weights_format format, int axes);
+
+}  // namespace convgrad::ops

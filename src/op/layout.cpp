@@ -1,0 +1,68 @@
+#include "op/layout.hpp"
+
+#include <algorithm>
+
+#include "op/message.hpp"
+
+namespace convgrad::ops {
+namespace {
+
+bool is_empty(const dims &shape) {
+    return std::find(shape.begin(), shape.end(), 0) != shape.end();
+}
+
+// Bytes from the first to the last element; false on overflow. An empty tensor counts as if its
+// axes had one element at least, so that its packed strides can be formed too.
+bool count_bytes(const logical_tensor &t, dim &bytes) {
+    const dims &shape = *t.shape;
+    const bool packed = t.strides.empty() || is_empty(shape);
+    dim elements = 1;
+    for (std::size_t i = 0; i < shape.size(); ++i) {
+        const dim length = std::max<dim>(shape[i], 1);
+        dim step = 0;
+        if (packed) {
+            if (__builtin_mul_overflow(elements, length, &elements)) return false;
+        } else if (length > 1
+                   && (__builtin_mul_overflow(length - 1, t.strides[i], &step)
+                       || __builtin_add_overflow(elements, step, &elements))) {
+            return false;
+        }
+    }
+    return !__builtin_mul_overflow(elements, static_cast<dim>(size_of(t.type)), &bytes);
+}
+
+}  // namespace
+
+void check_layout(const parsed_attributes &attrs, std::string_view name, const logical_tensor &t) {
+    if (!t.shape) return;
+    const dims &shape = *t.shape;
+    if (!t.strides.empty() && t.strides.size() != shape.size())
+        fail(error_code::invalid_shape, attrs.kind, attrs.op_name,
+            cat(name, " has shape ", shape, " but strides ", t.strides,
+                "; there must be one stride per dimension"));
+    for (std::size_t i = 0; i < t.strides.size() && !is_empty(shape); ++i)
+        if (t.strides[i] < 1 && shape[i] > 1)
+            fail(error_code::invalid_shape, attrs.kind, attrs.op_name,
+                cat(name, " has shape ", shape, " and strides ", t.strides,
+                    "; strides must be positive"));
+    dim bytes = 0;
+    if (t.is_known() && !count_bytes(t, bytes))
+        fail(error_code::invalid_shape, attrs.kind, attrs.op_name,
+            cat(name, " has shape ", shape,
+                t.strides.empty() ? "" : cat(" and strides ", t.strides),
+                "; its size in bytes overflows 64 bits"));
+}
+
+std::array<dim, 5> canonical_strides(const logical_tensor &t) {
+    const dims &shape = *t.shape;
+    const bool packed = t.strides.empty() || is_empty(shape);
+    std::array<dim, 5> strides{};
+    dim next = 1;  // the stride of the next axis outwards if it is packed
+    for (std::size_t i = shape.size(); i-- > 0;) {
+        strides[i] = packed || shape[i] <= 1 ? next : t.strides[i];
+        next = strides[i] * std::max<dim>(shape[i], 1);
+    }
+    return strides;
+}
+
+}  // namespace convgrad::ops
