@@ -1,4 +1,4 @@
-// One call per op, on user memory, without a graph.
+// One call per op, on user memory, without a graph; and single ops compiled for many executions.
 //
 //   std::vector<float> src(…), diff_dst(…), diff_weights(…);
 //   convgrad::convolution_backward_weights({src.data(), {8, 56, 56, 64}},
@@ -9,12 +9,13 @@
 #pragma once
 
 #include <convgrad/engine.hpp>
+#include <convgrad/graph.hpp>
 #include <convgrad/tensor.hpp>
 
 namespace convgrad {
 
-/// Attributes of an eager call. Empty lists mean: strides and dilations 1, pads and output_padding 0;
-/// an empty weights_format means XIO (convolution) or XOI (transposed convolution).
+/// Attributes of an eager call. Empty lists mean: strides and dilations 1, pads and output_padding
+/// 0; an empty weights_format means XIO (convolution) or XOI (transposed convolution).
 struct attributes {
     dims strides = {};
     dims pads_begin = {};
@@ -27,7 +28,7 @@ struct attributes {
     dims output_padding = {};
 };
 
-/// What the specification's documents do not have: see `docs/beyond.md`.
+/// What goes beyond the operation set's documents: see `docs/beyond.md`.
 struct options {
     /// Add into the output (gradients) instead of overwriting it.
     bool accumulate = false;
@@ -56,18 +57,30 @@ CONVGRAD_API void conv_transpose_backward_weights(const tensor &src, const tenso
     const tensor &diff_weights, const attributes &attrs = {}, const options &opts = {});
 
 /// Both gradients of one convolution, reading diff_dst once.
-CONVGRAD_API void convolution_backward(const tensor &src, const tensor &diff_dst, const tensor &weights,
-    const tensor &diff_src, const tensor &diff_weights, const attributes &attrs = {},
-    const options &opts = {});
+CONVGRAD_API void convolution_backward(const tensor &src, const tensor &diff_dst,
+    const tensor &weights, const tensor &diff_src, const tensor &diff_weights,
+    const attributes &attrs = {}, const options &opts = {});
 /// Both gradients of one transposed convolution.
 CONVGRAD_API void conv_transpose_backward(const tensor &src, const tensor &diff_dst,
     const tensor &weights, const tensor &diff_src, const tensor &diff_weights,
     const attributes &attrs = {}, const options &opts = {});
 
+/// One op made ready for given tensors, with all that an eager call offers. `inputs` and `outputs`
+/// are the op's own, in its order; ids need not differ. Of `opts.add` and `opts.diff_bias` it only
+/// matters whether they are null: if not, the tensor to add is the last input, the bias gradient
+/// the last output. Execute with tensors in the same order. Shape inputs work as in graphs.
+CONVGRAD_API compiled_partition compile(op_kind kind, list_view<logical_tensor> inputs,
+    list_view<logical_tensor> outputs, const attributes &attrs = {}, const options &opts = {});
+
+/// Both gradients of a layer made ready: `layer` is convolution or conv_transpose, inputs are src,
+/// diff_dst, weights; outputs are diff_src, diff_weights and optionally diff_bias.
+CONVGRAD_API compiled_partition compile_backward(op_kind layer, list_view<logical_tensor> inputs,
+    list_view<logical_tensor> outputs, const attributes &attrs = {}, const options &opts = {});
+
 /// The shape of output 0 for inputs of these shapes. `first` and `second` are inputs 0 and 1. For
 /// weights gradients `second` is diff_dst, and the kernel size cannot be inferred: invalid_shape.
-CONVGRAD_API dims infer_shape(op_kind kind, const dims &first, const dims &second,
-    const attributes &attrs = {});
+CONVGRAD_API dims infer_shape(
+    op_kind kind, const dims &first, const dims &second, const attributes &attrs = {});
 
 /// The padding that auto_pad stands for, or the explicit one: begin and end per spatial axis.
 struct resolved_pads {

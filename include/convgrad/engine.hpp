@@ -53,6 +53,10 @@ public:
     [[nodiscard]] math_mode math() const noexcept;
     [[nodiscard]] std::size_t workspace_limit() const noexcept;
 
+    // Copies only: a moved-from engine would be one more state to check for.
+    engine(const engine &) = default;
+    engine &operator=(const engine &) = default;
+
     struct impl;
     /// For the library itself.
     [[nodiscard]] const impl &get() const noexcept { return *impl_; }

@@ -2,15 +2,14 @@
 #pragma once
 
 #include <memory>
-#include <span>
 
 #include <convgrad/engine.hpp>
 #include <convgrad/op.hpp>
 
 namespace convgrad {
 
-/// A partition made ready for given shapes. Immutable: any number of threads may execute it at once.
-/// Cheap to copy; independent of the graph and the engine object it came from.
+/// A partition made ready for given shapes. Immutable: any number of threads may execute it at
+/// once. Cheap to copy; independent of the graph and the engine object it came from.
 class CONVGRAD_API compiled_partition {
 public:
     /// The tensor with this id, with everything that inference found out. Throws invalid_argument
@@ -19,17 +18,24 @@ public:
     /// In the order of the compile call.
     [[nodiscard]] const std::vector<logical_tensor> &inputs() const noexcept;
     [[nodiscard]] const std::vector<logical_tensor> &outputs() const noexcept;
-    /// Bytes of scratch memory that one execution uses.
+    /// Bytes of scratch memory that one execution uses. (What is planned at execution, because a
+    /// shape input is known only then, allocates its own.)
     [[nodiscard]] std::size_t workspace_size() const noexcept;
     /// One line per plan: op, algorithm, instruction set and blocks, e.g. for a log.
     [[nodiscard]] std::string describe() const;
 
-    /// Computes. Tensors are matched by position with inputs() and outputs(). `workspace` may give
-    /// workspace_size() bytes, 64-byte aligned; null: the library allocates them itself.
-    void execute(const stream &on, std::span<const tensor> inputs, std::span<const tensor> outputs,
+    /// Computes, with the threads of the stream's engine. Tensors are matched by position with
+    /// inputs() and outputs(). `workspace` may give workspace_size() bytes, 64-byte aligned; null:
+    /// the library allocates them itself. Nothing is written if a tensor is refused.
+    void execute(const stream &on, list_view<tensor> inputs, list_view<tensor> outputs,
         void *workspace = nullptr) const;
 
+    // Copies only: a moved-from object would be one more state to check for.
+    compiled_partition(const compiled_partition &) = default;
+    compiled_partition &operator=(const compiled_partition &) = default;
+
     struct impl;
+    /// For the library itself.
     explicit compiled_partition(std::shared_ptr<const impl> p) : impl_(std::move(p)) {}
 
 private:
@@ -39,21 +45,30 @@ private:
 /// One or more ops that run as a unit.
 class CONVGRAD_API partition {
 public:
+    /// Its place in graph::partitions().
     [[nodiscard]] std::size_t id() const noexcept;
     /// Ids of its ops, in topological order.
     [[nodiscard]] std::vector<std::size_t> ops() const;
+    /// Each tensor once, in the order of the ops' inputs and outputs, with what the graph inferred.
     [[nodiscard]] const std::vector<logical_tensor> &inputs() const noexcept;
     [[nodiscard]] const std::vector<logical_tensor> &outputs() const noexcept;
+    /// Always true: every legal op can be computed.
     [[nodiscard]] bool is_supported() const noexcept { return true; }
 
-    /// Makes the partition ready for these tensors (by id, in any order; what the graph already
-    /// knows need not be repeated). Inputs must have known shapes; outputs are inferred.
-    [[nodiscard]] compiled_partition compile(std::span<const logical_tensor> inputs,
-        std::span<const logical_tensor> outputs, const engine &on = default_engine()) const;
+    /// Makes the partition ready for these tensors: by id, in any order. They replace what the
+    /// graph says about shapes and strides; what they leave open, or leave out, comes from the
+    /// graph (tensors left out follow those given). Inputs must have known shapes; outputs are
+    /// inferred.
+    [[nodiscard]] compiled_partition compile(list_view<logical_tensor> inputs,
+        list_view<logical_tensor> outputs, const engine &on = default_engine()) const;
     /// With the graph's own descriptions.
     [[nodiscard]] compiled_partition compile(const engine &on = default_engine()) const;
 
+    partition(const partition &) = default;
+    partition &operator=(const partition &) = default;
+
     struct impl;
+    /// For the library itself.
     explicit partition(std::shared_ptr<const impl> p) : impl_(std::move(p)) {}
 
 private:
@@ -70,7 +85,8 @@ public:
 
     /// Checks the op against its schema and adds it.
     graph &add(const op &node);
-    /// Freezes the graph, checks it and infers the shapes that can be known.
+    /// Checks the graph, infers the shapes that can be known, and freezes it. A graph that is
+    /// refused can still be added to. Finalizing twice does nothing.
     void finalize();
     [[nodiscard]] bool is_finalized() const noexcept;
     /// In topological order. ConvolutionBackwardData and ConvolutionBackwardWeights (or the

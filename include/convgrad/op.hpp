@@ -33,7 +33,8 @@ public:
     [[nodiscard]] std::size_t id() const noexcept { return id_; }
     [[nodiscard]] op_kind kind() const noexcept { return kind_; }
     [[nodiscard]] const std::string &name() const noexcept { return name_; }
-    [[nodiscard]] const std::map<std::string, attribute_value, std::less<>> &attributes() const noexcept {
+    [[nodiscard]] const std::map<std::string, attribute_value, std::less<>> &
+    attributes() const noexcept {
         return attributes_;
     }
     [[nodiscard]] const std::vector<logical_tensor> &inputs() const noexcept { return inputs_; }

@@ -1,12 +1,23 @@
 // Logical tensors (what a graph talks about) and tensors (memory with a description).
 #pragma once
 
+#include <initializer_list>
 #include <optional>
+#include <span>
 #include <utility>
 
 #include <convgrad/types.hpp>
 
 namespace convgrad {
+
+/// A list that a call reads: a braced list, a vector, an array or a span. Like std::string_view for
+/// strings, it owns nothing: meant for parameters only.
+template <typename T>
+class list_view : public std::span<const T> {
+public:
+    using std::span<const T>::span;
+    list_view(std::initializer_list<T> list) : std::span<const T>(list.begin(), list.size()) {}
+};
 
 /// An edge of a graph: an id, a type and as much of the shape as is known.
 struct logical_tensor {
@@ -63,11 +74,14 @@ struct tensor {
         : tensor(const_cast<void *>(data_), type_, std::move(shape_), std::move(strides_)) {}
     // Typed pointers carry their data type. Inputs may be const: the library never writes to them.
     tensor(const float *p, dims shape_, dims strides_ = {})
-        : tensor(static_cast<const void *>(p), data_type::f32, std::move(shape_), std::move(strides_)) {}
+        : tensor(
+            static_cast<const void *>(p), data_type::f32, std::move(shape_), std::move(strides_)) {}
     tensor(const bf16 *p, dims shape_, dims strides_ = {})
-        : tensor(static_cast<const void *>(p), data_type::bf16, std::move(shape_), std::move(strides_)) {}
+        : tensor(static_cast<const void *>(p), data_type::bf16, std::move(shape_),
+            std::move(strides_)) {}
     tensor(const f16 *p, dims shape_, dims strides_ = {})
-        : tensor(static_cast<const void *>(p), data_type::f16, std::move(shape_), std::move(strides_)) {}
+        : tensor(
+            static_cast<const void *>(p), data_type::f16, std::move(shape_), std::move(strides_)) {}
     tensor(const std::int32_t *p, dims shape_)
         : tensor(static_cast<const void *>(p), data_type::s32, std::move(shape_)) {}
 };

@@ -1,0 +1,134 @@
+// Making stages ready, and what a compiled partition tells about itself.
+#include "graph/compiled.hpp"
+
+#include <algorithm>
+
+#include "graph/engine.hpp"
+#include "graph/tensors.hpp"
+#include "op/message.hpp"
+#include "op/schema.hpp"
+
+namespace convgrad {
+namespace {
+
+std::vector<logical_tensor> gather(
+    const std::vector<logical_tensor> &from, const std::vector<std::size_t> &positions) {
+    std::vector<logical_tensor> picked;
+    picked.reserve(positions.size());
+    for (std::size_t at : positions)
+        picked.push_back(at == stage::absent ? logical_tensor{} : from[at]);
+    return picked;
+}
+
+[[noreturn]] void refuse_unknown_output(
+    const ops::parsed_attributes &attrs, const logical_tensor &output, std::string_view name) {
+    const std::string seen = output.shape ? ops::cat(*output.shape) : "of unknown rank";
+    ops::fail(error_code::invalid_shape, attrs.kind, attrs.op_name,
+        ops::cat("the shape of ", name, " is not known (", seen,
+            "); it must come from the op's shape input, its shape attribute or the output itself"));
+}
+
+void require_known_inputs(
+    const ops::parsed_attributes &attrs, std::span<const logical_tensor> inputs) {
+    const auto names = ops::schema_of(attrs.kind).inputs;
+    for (std::size_t i = 0; i < inputs.size(); ++i) {
+        if (inputs[i].type == data_type::undef || inputs[i].is_known()) continue;
+        const std::string_view name = i < names.size() ? names[i].name : "add";
+        ops::fail(error_code::invalid_argument, attrs.kind, attrs.op_name,
+            ops::cat("input ", i, " (", name, ", id ", inputs[i].id, ") is ", describe(inputs[i]),
+                "; compiling needs the whole shape of every input"));
+    }
+}
+
+/// A shape input without a value leaves the output open until execution, unless the output's own
+/// shape is given.
+bool has_runtime_shape(
+    const ops::parsed_attributes &attrs, std::span<const logical_tensor> inputs) {
+    const auto schema = ops::schema_of(attrs.kind).inputs;
+    for (std::size_t i = 0; i < std::min(inputs.size(), schema.size()); ++i)
+        if (schema[i].shape_input && !inputs[i].value) return true;
+    return false;
+}
+
+step make_step(stage s, compiled_partition::impl &owner) {
+    step made(std::move(s));
+    const std::vector<logical_tensor> inputs = gather(owner.inputs, made.inputs);
+    std::vector<logical_tensor> outputs = gather(owner.outputs, made.outputs);
+    require_known_inputs(made.attrs, inputs);
+    made.runtime_shape = has_runtime_shape(made.attrs, inputs);
+    const bool known = outputs[0].is_known();
+    if (made.runtime_shape && !known)
+        ops::infer_shapes(made.attrs, inputs, outputs);
+    else
+        made.plan = plan_op(made.attrs, inputs, outputs, owner.limits, owner.math);
+    for (std::size_t i = 0; i < outputs.size(); ++i)
+        owner.outputs[made.outputs[i]] = std::move(outputs[i]);
+    if (made.plan != nullptr) owner.workspace = std::max(owner.workspace, made.plan->workspace());
+    return made;
+}
+
+}  // namespace
+
+std::unique_ptr<const conv::plan> plan_op(const ops::parsed_attributes &attrs,
+    std::span<const logical_tensor> inputs, std::span<logical_tensor> outputs,
+    const conv::plan_limits &limits, math_mode math) {
+    ops::infer_shapes(attrs, inputs, outputs);
+    for (std::size_t i = 0; i < outputs.size(); ++i)
+        if (!outputs[i].is_known())
+            refuse_unknown_output(attrs, outputs[i], ops::schema_of(attrs.kind).outputs[i].name);
+    conv::problem problem = ops::lower(attrs, inputs, outputs);
+    problem.math = math;
+    return conv::make_plan(problem, limits);
+}
+
+std::shared_ptr<const compiled_partition::impl> compile_stages(std::vector<stage> stages,
+    std::vector<logical_tensor> inputs, std::vector<logical_tensor> outputs, const engine &on) {
+    auto made = std::make_shared<compiled_partition::impl>();
+    made->inputs = std::move(inputs);
+    made->outputs = std::move(outputs);
+    made->limits = on.get().limits();
+    made->math = on.math();
+    for (stage &s : stages) made->steps.push_back(make_step(std::move(s), *made));
+    return made;
+}
+
+const logical_tensor &compiled_partition::query(std::size_t id) const {
+    std::string known;
+    for (const auto *list : {&impl_->inputs, &impl_->outputs})
+        for (const logical_tensor &lt : *list) {
+            if (lt.id == id) return lt;
+            known += ops::cat(known.empty() ? "" : ", ", lt.id);
+        }
+    throw error(error_code::invalid_argument,
+        ops::cat("invalid argument: this compiled partition has no tensor with id ", id,
+            "; it has ", known));
+}
+
+const std::vector<logical_tensor> &compiled_partition::inputs() const noexcept {
+    return impl_->inputs;
+}
+
+const std::vector<logical_tensor> &compiled_partition::outputs() const noexcept {
+    return impl_->outputs;
+}
+
+std::size_t compiled_partition::workspace_size() const noexcept {
+    return impl_->workspace;
+}
+
+std::string compiled_partition::describe() const {
+    std::string text;
+    for (const step &s : impl_->steps) {
+        if (!text.empty()) text += '\n';
+        text += to_string(s.attrs.kind);
+        if (!s.attrs.op_name.empty()) text += ops::cat(" ", ops::quoted{s.attrs.op_name});
+        if (s.plan == nullptr)
+            text += ": planned at execution, when its shape input is known";
+        else
+            text += ops::cat(": ", s.plan->algorithm(), ", ", to_string(s.plan->instruction_set()),
+                ", ", s.plan->describe());
+    }
+    return text;
+}
+
+}  // namespace convgrad

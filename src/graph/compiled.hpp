@@ -1,0 +1,72 @@
+// From described ops to plans, and their execution.
+//
+// Layer: above src/op and src/conv; below graph.cpp, partition.cpp and eager.cpp, which all come
+// here to compile.
+#pragma once
+
+#include <limits>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include <convgrad/graph.hpp>
+
+#include "conv/plan.hpp"
+#include "op/lower.hpp"
+
+namespace convgrad {
+
+/// One op of a partition and where its tensors stand in the partition's lists.
+struct stage {
+    /// Position of an optional input that is left out in front of one that is not.
+    static constexpr std::size_t absent = std::numeric_limits<std::size_t>::max();
+
+    std::shared_ptr<const op> node;  // owns the name that attrs.op_name refers to; null: no name
+    ops::parsed_attributes attrs;
+    std::vector<std::size_t> inputs;  // in the op's own order; the one of attrs.add is the last
+    std::vector<std::size_t> outputs;
+};
+
+/// A stage made ready.
+struct step : stage {
+    explicit step(stage s) : stage(std::move(s)) {}
+
+    /// Null when the shape of output 0 is known only at execution.
+    std::unique_ptr<const conv::plan> plan;
+    /// A shape input is connected whose value is known only at execution.
+    bool runtime_shape = false;
+};
+
+struct compiled_partition::impl {
+    std::vector<logical_tensor> inputs, outputs;
+    std::vector<step> steps;
+    conv::plan_limits limits;
+    math_mode math = math_mode::accurate;
+    std::size_t workspace = 0;
+
+    void execute(const stream &on, std::span<const tensor> ins, std::span<const tensor> outs,
+        void *user_workspace) const;
+};
+
+/// Infers the outputs and plans each stage. Throws what the specification says.
+std::shared_ptr<const compiled_partition::impl> compile_stages(std::vector<stage> stages,
+    std::vector<logical_tensor> inputs, std::vector<logical_tensor> outputs, const engine &on);
+
+/// Infers, lowers and plans one op. Throws invalid_shape when an output stays unknown.
+std::unique_ptr<const conv::plan> plan_op(const ops::parsed_attributes &attrs,
+    std::span<const logical_tensor> inputs, std::span<logical_tensor> outputs,
+    const conv::plan_limits &limits, math_mode math);
+
+/// Tensors of one op, in its own order; null where an optional input is left out.
+struct arguments {
+    std::span<const tensor *const> inputs, outputs;
+};
+
+/// Refuses null data (an empty tensor may have it) and outputs that share their memory with an
+/// input or with each other. The tensor of attrs.add may be the output itself.
+void check_memory(const ops::parsed_attributes &attrs, const arguments &given);
+
+/// Canonical buffers of one op.
+conv::buffers bind_memory(const ops::parsed_attributes &attrs, const arguments &given);
+
+}  // namespace convgrad

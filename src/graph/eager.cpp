@@ -1,0 +1,168 @@
+// Single ops without a graph: at once, or compiled for later.
+#include <convgrad/eager.hpp>
+
+#include <algorithm>
+#include <array>
+
+#include "graph/compiled.hpp"
+#include "graph/engine.hpp"
+#include "graph/guard.hpp"
+#include "graph/scratch.hpp"
+#include "op/geometry.hpp"
+#include "op/message.hpp"
+
+namespace convgrad {
+namespace {
+
+logical_tensor described(const tensor &t) {
+    if (t.type == data_type::undef) return {};
+    return {0, t.type, t.shape, t.strides};
+}
+
+/// One op with its tensors, checked and planned, about to run.
+class call {
+public:
+    /// Null pointers stand for optional tensors that are left out.
+    call(op_kind kind, std::initializer_list<const tensor *> inputs,
+        std::initializer_list<const tensor *> outputs, const attributes &attrs, const options &opts,
+        const engine::impl &on)
+        : attrs_(ops::parse(kind, attrs, (*inputs.begin())->shape.size(), opts)) {
+        for (const tensor *t : inputs) inputs_[input_count_++] = t;
+        for (const tensor *t : outputs)
+            if (t != nullptr) outputs_[output_count_++] = t;
+        while (input_count_ > 0 && inputs_[input_count_ - 1] == nullptr) --input_count_;
+
+        std::array<logical_tensor, most_inputs> in;
+        std::array<logical_tensor, most_outputs> out;
+        for (std::size_t i = 0; i < input_count_; ++i)
+            if (inputs_[i] != nullptr) in[i] = described(*inputs_[i]);
+        for (std::size_t i = 0; i < output_count_; ++i) out[i] = described(*outputs_[i]);
+        const std::span ins(in.data(), input_count_);
+        const std::span outs(out.data(), output_count_);
+        ops::check_arguments(attrs_, ins, outs);
+        plan_ = plan_op(attrs_, ins, outs, on.limits(), on.math);
+        check_memory(attrs_, view());
+    }
+
+    [[nodiscard]] std::size_t workspace() const { return plan_->workspace(); }
+
+    void run(void *workspace, const engine::impl &on) const {
+        plan_->execute(bind_memory(attrs_, view()), workspace, on.threads_up_to(on.threads));
+    }
+
+private:
+    static constexpr std::size_t most_inputs = 4, most_outputs = 2;
+
+    [[nodiscard]] arguments view() const {
+        return {{inputs_.data(), input_count_}, {outputs_.data(), output_count_}};
+    }
+
+    ops::parsed_attributes attrs_;
+    std::array<const tensor *, most_inputs> inputs_{};
+    std::array<const tensor *, most_outputs> outputs_{};
+    std::size_t input_count_ = 0, output_count_ = 0;
+    std::unique_ptr<const conv::plan> plan_;
+};
+
+const engine::impl &engine_of(const options &opts) {
+    return (opts.on != nullptr ? *opts.on : default_engine()).get();
+}
+
+void run_op(op_kind kind, std::initializer_list<const tensor *> inputs,
+    std::initializer_list<const tensor *> outputs, const attributes &attrs, const options &opts) {
+    guarded("eager call", [&] {
+        const engine::impl &on = engine_of(opts);
+        const call prepared(kind, inputs, outputs, attrs, opts, on);
+        const scratch workspace(prepared.workspace());
+        prepared.run(workspace.data(), on);
+    });
+}
+
+/// An optional tensor: one without a type is left out.
+const tensor *optional(const tensor &t) {
+    return t.type == data_type::undef ? nullptr : &t;
+}
+
+/// The options that a data gradient takes.
+options without_bias(options opts) {
+    opts.diff_bias = nullptr;
+    return opts;
+}
+
+/// What check_memory() cannot see: one gradient's output in the place of the other's tensor.
+void check_apart(op_kind kind, std::string_view name, const tensor &t,
+    std::initializer_list<const tensor *> outputs) {
+    for (const tensor *out : outputs)
+        if (out != nullptr && out->data != nullptr && out->data == t.data)
+            ops::fail(error_code::invalid_argument, kind, {},
+                ops::cat(name, " has the same data pointer as an output; they must not overlap"));
+}
+
+void run_both(op_kind data_kind, op_kind weights_kind, const tensor &src, const tensor &diff_dst,
+    const tensor &weights, const tensor &diff_src, const tensor &diff_weights,
+    const attributes &attrs, const options &opts) {
+    guarded("eager call", [&] {
+        const engine::impl &on = engine_of(opts);
+        const call data_gradient(
+            data_kind, {&diff_dst, &weights}, {&diff_src}, attrs, without_bias(opts), on);
+        const call weights_gradient(
+            weights_kind, {&src, &diff_dst}, {&diff_weights, opts.diff_bias}, attrs, opts, on);
+        check_apart(data_kind, "src", src, {&diff_src});
+        check_apart(data_kind, "weights", weights, {&diff_weights, opts.diff_bias});
+        check_apart(data_kind, "diff_src", diff_src, {&diff_weights, opts.diff_bias});
+        const scratch workspace(std::max(data_gradient.workspace(), weights_gradient.workspace()));
+        data_gradient.run(workspace.data(), on);
+        weights_gradient.run(workspace.data(), on);
+    });
+}
+
+}  // namespace
+
+void convolution(const tensor &src, const tensor &weights, const tensor &bias, const tensor &dst,
+    const attributes &attrs, const options &opts) {
+    run_op(op_kind::convolution, {&src, &weights, optional(bias), opts.add}, {&dst}, attrs, opts);
+}
+
+void convolution_backward_data(const tensor &diff_dst, const tensor &weights,
+    const tensor &diff_src, const attributes &attrs, const options &opts) {
+    run_op(op_kind::convolution_backward_data, {&diff_dst, &weights}, {&diff_src}, attrs, opts);
+}
+
+void convolution_backward_weights(const tensor &src, const tensor &diff_dst,
+    const tensor &diff_weights, const attributes &attrs, const options &opts) {
+    run_op(op_kind::convolution_backward_weights, {&src, &diff_dst},
+        {&diff_weights, opts.diff_bias}, attrs, opts);
+}
+
+void conv_transpose(const tensor &src, const tensor &weights, const tensor &bias, const tensor &dst,
+    const attributes &attrs, const options &opts) {
+    run_op(
+        op_kind::conv_transpose, {&src, &weights, optional(bias), opts.add}, {&dst}, attrs, opts);
+}
+
+void conv_transpose_backward_data(const tensor &diff_dst, const tensor &weights,
+    const tensor &diff_src, const attributes &attrs, const options &opts) {
+    run_op(op_kind::conv_transpose_backward_data, {&diff_dst, &weights}, {&diff_src}, attrs, opts);
+}
+
+void conv_transpose_backward_weights(const tensor &src, const tensor &diff_dst,
+    const tensor &diff_weights, const attributes &attrs, const options &opts) {
+    run_op(op_kind::conv_transpose_backward_weights, {&src, &diff_dst},
+        {&diff_weights, opts.diff_bias}, attrs, opts);
+}
+
+void convolution_backward(const tensor &src, const tensor &diff_dst, const tensor &weights,
+    const tensor &diff_src, const tensor &diff_weights, const attributes &attrs,
+    const options &opts) {
+    run_both(op_kind::convolution_backward_data, op_kind::convolution_backward_weights, src,
+        diff_dst, weights, diff_src, diff_weights, attrs, opts);
+}
+
+void conv_transpose_backward(const tensor &src, const tensor &diff_dst, const tensor &weights,
+    const tensor &diff_src, const tensor &diff_weights, const attributes &attrs,
+    const options &opts) {
+    run_both(op_kind::conv_transpose_backward_data, op_kind::conv_transpose_backward_weights, src,
+        diff_dst, weights, diff_src, diff_weights, attrs, opts);
+}
+
+}  // namespace convgrad

@@ -1,0 +1,212 @@
+// Executing a compiled partition: everything is checked before the first output is written.
+#include <array>
+
+#include "graph/compiled.hpp"
+#include "graph/engine.hpp"
+#include "graph/guard.hpp"
+#include "graph/scratch.hpp"
+#include "graph/tensors.hpp"
+#include "op/message.hpp"
+#include "op/schema.hpp"
+
+namespace convgrad {
+namespace {
+
+using ops::cat;
+
+/// One op's own inputs and the one of attrs.add.
+constexpr std::size_t most_inputs = 4;
+constexpr std::size_t most_outputs = 2;
+
+[[noreturn]] void refuse(const ops::parsed_attributes &attrs, const std::string &text) {
+    ops::fail(error_code::invalid_argument, attrs.kind, attrs.op_name, text);
+}
+
+/// "input 1 (weights)".
+std::string label(const ops::parsed_attributes &attrs, bool output, std::size_t port) {
+    const ops::op_schema &schema = ops::schema_of(attrs.kind);
+    const auto names = output ? schema.outputs : schema.inputs;
+    const std::string_view name = port < names.size() ? names[port].name : "add";
+    return cat(output ? "output " : "input ", port, " (", name, ")");
+}
+
+bool is_shape_input(const ops::parsed_attributes &attrs, std::size_t port) {
+    const auto schema = ops::schema_of(attrs.kind).inputs;
+    return port < schema.size() && schema[port].shape_input;
+}
+
+/// The tensors of one step, picked from the partition's.
+struct step_arguments {
+    step_arguments(const step &s, std::span<const tensor> ins, std::span<const tensor> outs)
+        : input_count(s.inputs.size()), output_count(s.outputs.size()) {
+        for (std::size_t i = 0; i < input_count; ++i)
+            inputs[i] = s.inputs[i] == stage::absent ? nullptr : &ins[s.inputs[i]];
+        for (std::size_t i = 0; i < output_count; ++i) outputs[i] = &outs[s.outputs[i]];
+    }
+    [[nodiscard]] arguments view() const {
+        return {{inputs.data(), input_count}, {outputs.data(), output_count}};
+    }
+
+    std::size_t input_count, output_count;
+    std::array<const tensor *, most_inputs> inputs{};
+    std::array<const tensor *, most_outputs> outputs{};
+};
+
+void check_count(const step &first, std::string_view what, std::size_t given, std::size_t needed) {
+    if (given != needed)
+        refuse(first.attrs,
+            cat("execute was given ", given, " ", what, "; the compiled partition has ", needed));
+}
+
+void check_matches(const ops::parsed_attributes &attrs, bool output, std::size_t port,
+    const logical_tensor &compiled, const tensor &given) {
+    if (given.type == compiled.type && given.shape == *compiled.shape
+        && same_layout(given.shape, given.strides, compiled.strides))
+        return;
+    const logical_tensor seen(compiled.id, given.type, given.shape, given.strides);
+    refuse(attrs, cat(label(attrs, output, port), " is ", describe(seen), "; it was compiled as ",
+                      describe(compiled)));
+}
+
+void check_step(
+    const compiled_partition::impl &partition, const step &s, const step_arguments &given) {
+    for (std::size_t i = 0; i < s.inputs.size(); ++i) {
+        if (given.inputs[i] == nullptr) continue;
+        const logical_tensor &compiled = partition.inputs[s.inputs[i]];
+        check_matches(s.attrs, false, i, compiled, *given.inputs[i]);
+        // The value of a constant was used already: it may be repeated, but not changed.
+        const tensor &t = *given.inputs[i];
+        if (compiled.value && t.data != nullptr && read_shape(t) != *compiled.value)
+            refuse(s.attrs, cat(label(s.attrs, false, i), " holds ", read_shape(t),
+                                "; it was compiled as the constant ", *compiled.value));
+    }
+    for (std::size_t i = 0; i < s.outputs.size(); ++i) {
+        const logical_tensor &compiled = partition.outputs[s.outputs[i]];
+        if (compiled.is_known()) check_matches(s.attrs, true, i, compiled, *given.outputs[i]);
+    }
+    for (std::size_t i = 0; i < s.inputs.size(); ++i)
+        if (s.runtime_shape && is_shape_input(s.attrs, i) && given.inputs[i]->data == nullptr)
+            refuse(s.attrs,
+                cat(label(s.attrs, false, i),
+                    " has null data; its value was not known when compiling and is read now"));
+    check_memory(s.attrs, given.view());
+}
+
+/// Reads the shape input, compares it with the output at hand, and plans if that had to wait.
+std::unique_ptr<const conv::plan> resolve_at_execution(
+    const compiled_partition::impl &partition, const step &s, const step_arguments &given) {
+    std::vector<logical_tensor> inputs, outputs;
+    for (std::size_t i = 0; i < s.inputs.size(); ++i) {
+        inputs.push_back(
+            s.inputs[i] == stage::absent ? logical_tensor{} : partition.inputs[s.inputs[i]]);
+        if (is_shape_input(s.attrs, i)) inputs.back().value = read_shape(*given.inputs[i]);
+    }
+    for (std::size_t i = 0; i < s.outputs.size(); ++i) {
+        const tensor &t = *given.outputs[i];
+        logical_tensor lt = partition.outputs[s.outputs[i]];
+        if (t.type != lt.type)
+            refuse(s.attrs, cat(label(s.attrs, true, i), " has type ", t.type,
+                                "; it was compiled as ", lt.type));
+        lt.shape = t.shape;
+        lt.strides = t.strides;
+        outputs.push_back(std::move(lt));
+    }
+    if (s.plan == nullptr)
+        return plan_op(s.attrs, inputs, outputs, partition.limits, partition.math);
+    ops::infer_shapes(s.attrs, inputs, outputs);
+    return nullptr;
+}
+
+bool shares_memory(const tensor &a, const tensor &b) {
+    return a.data != nullptr && a.data == b.data && !is_empty(a.shape) && !is_empty(b.shape);
+}
+
+/// What check_memory() cannot see: one op's output in the place of another op's tensor.
+void check_across(const step &first, std::span<const tensor> ins, std::span<const tensor> outs) {
+    for (std::size_t o = 0; o < outs.size(); ++o) {
+        for (std::size_t i = 0; i < ins.size(); ++i)
+            if (shares_memory(outs[o], ins[i]))
+                refuse(first.attrs, cat("output ", o, " and input ", i,
+                                        " of the partition have the "
+                                        "same data pointer; an output must not overlap an input"));
+        for (std::size_t other = 0; other < o; ++other)
+            if (shares_memory(outs[o], outs[other]))
+                refuse(first.attrs,
+                    cat("outputs ", other, " and ", o,
+                        " of the partition have the same data pointer; they must not overlap"));
+    }
+}
+
+}  // namespace
+
+void check_memory(const ops::parsed_attributes &attrs, const arguments &given) {
+    const auto check_data = [&](bool output, std::size_t port, const tensor &t) {
+        if (t.data == nullptr && !is_empty(t.shape))
+            refuse(
+                attrs, cat(label(attrs, output, port),
+                           " has null data; only an empty tensor may, and its shape is ", t.shape));
+    };
+    for (std::size_t i = 0; i < given.inputs.size(); ++i)
+        if (given.inputs[i] != nullptr && !is_shape_input(attrs, i))
+            check_data(false, i, *given.inputs[i]);
+    for (std::size_t o = 0; o < given.outputs.size(); ++o) {
+        const tensor &out = *given.outputs[o];
+        check_data(true, o, out);
+        for (std::size_t i = 0; i < given.inputs.size(); ++i) {
+            if (given.inputs[i] == nullptr || !shares_memory(out, *given.inputs[i])) continue;
+            const bool added = attrs.add && i + 1 == given.inputs.size();
+            if (added && same_layout(out.shape, out.strides, given.inputs[i]->strides)) continue;
+            refuse(attrs, cat(label(attrs, true, o), " and ", label(attrs, false, i),
+                              " have the same data pointer; an output must not overlap an input"));
+        }
+    }
+    if (given.outputs.size() == 2 && shares_memory(*given.outputs[0], *given.outputs[1]))
+        refuse(attrs, "both outputs have the same data pointer; they must not overlap");
+}
+
+conv::buffers bind_memory(const ops::parsed_attributes &attrs, const arguments &given) {
+    std::array<void *, most_inputs> inputs{};
+    std::array<void *, most_outputs> outputs{};
+    const std::size_t own = given.inputs.size() - (attrs.add ? 1 : 0);
+    for (std::size_t i = 0; i < own; ++i)
+        if (given.inputs[i] != nullptr) inputs[i] = given.inputs[i]->data;
+    if (attrs.add) inputs[most_inputs - 1] = given.inputs[own]->data;
+    for (std::size_t i = 0; i < given.outputs.size(); ++i) outputs[i] = given.outputs[i]->data;
+    return ops::bind(attrs.kind, inputs, outputs);
+}
+
+void compiled_partition::impl::execute(const stream &on, std::span<const tensor> ins,
+    std::span<const tensor> outs, void *user_workspace) const {
+    check_count(steps[0], "inputs", ins.size(), inputs.size());
+    check_count(steps[0], "outputs", outs.size(), outputs.size());
+    constexpr std::size_t most_steps = 2;
+    std::array<std::unique_ptr<const conv::plan>, most_steps> late_plans;
+    std::size_t needed = workspace;
+    for (std::size_t i = 0; i < steps.size(); ++i) {
+        const step_arguments given(steps[i], ins, outs);
+        check_step(*this, steps[i], given);
+        if (steps[i].runtime_shape) late_plans[i] = resolve_at_execution(*this, steps[i], given);
+        if (late_plans[i] != nullptr) needed = std::max(needed, late_plans[i]->workspace());
+    }
+    if (steps.size() > 1) check_across(steps[0], ins, outs);
+
+    // A workspace from the caller holds what workspace_size() said, which late plans do not know.
+    const bool use_given = user_workspace != nullptr && needed <= workspace;
+    if (use_given && reinterpret_cast<std::uintptr_t>(user_workspace) % 64 != 0)
+        refuse(steps[0].attrs, "the workspace must be aligned to 64 bytes");
+    const scratch own(use_given ? 0 : needed);
+    const cpu::executor threads = on.get_engine().get().threads_up_to(limits.threads);
+    for (std::size_t i = 0; i < steps.size(); ++i) {
+        const step_arguments given(steps[i], ins, outs);
+        const conv::plan &plan = late_plans[i] != nullptr ? *late_plans[i] : *steps[i].plan;
+        plan.execute(bind_memory(steps[i].attrs, given.view()),
+            use_given ? user_workspace : own.data(), threads);
+    }
+}
+
+void compiled_partition::execute(
+    const stream &on, list_view<tensor> inputs, list_view<tensor> outputs, void *workspace) const {
+    guarded("execute", [&] { impl_->execute(on, inputs, outputs, workspace); });
+}
+
+}  // namespace convgrad

@@ -1,0 +1,162 @@
+// Single ops compiled without a graph, and what can be known about one before it runs.
+#include <convgrad/eager.hpp>
+
+#include "graph/compiled.hpp"
+#include "graph/engine.hpp"
+#include "graph/guard.hpp"
+#include "op/geometry.hpp"
+#include "op/message.hpp"
+
+namespace convgrad {
+namespace {
+
+using tensor_list = std::span<const logical_tensor>;
+
+[[noreturn]] void refuse(op_kind kind, const std::string &text) {
+    ops::fail(error_code::invalid_argument, kind, {}, text);
+}
+
+/// Rank of the data tensors, from the first input.
+std::size_t rank_of(op_kind kind, tensor_list inputs) {
+    if (inputs.empty() || !inputs[0].shape)
+        refuse(kind, "compiling needs the whole shape of every input; input 0 has none");
+    return inputs[0].shape->size();
+}
+
+/// A stage whose tensors are at `inputs` and `outputs` of `ins` and `outs`.
+stage make_stage(op_kind kind, tensor_list ins, tensor_list outs, std::vector<std::size_t> inputs,
+    std::vector<std::size_t> outputs, const attributes &attrs, const options &opts) {
+    stage made;
+    made.attrs = ops::parse(kind, attrs, rank_of(kind, ins), opts);
+    std::vector<logical_tensor> in, out;
+    for (std::size_t at : inputs) in.push_back(at == stage::absent ? logical_tensor{} : ins[at]);
+    for (std::size_t at : outputs) out.push_back(outs[at]);
+    ops::check_arguments(made.attrs, in, out);
+    made.inputs = std::move(inputs);
+    made.outputs = std::move(outputs);
+    return made;
+}
+
+std::vector<std::size_t> first_positions(std::size_t count) {
+    std::vector<std::size_t> positions(count);
+    for (std::size_t i = 0; i < count; ++i) positions[i] = i;
+    return positions;
+}
+
+std::vector<logical_tensor> copy_of(tensor_list list) {
+    return {list.begin(), list.end()};
+}
+
+void check_bias_output(op_kind kind, const options &opts, std::size_t outputs, std::size_t with) {
+    if (opts.diff_bias != nullptr && outputs != with)
+        refuse(kind, ops::cat("option diff_bias is set, but ", outputs,
+                         " outputs are given; the "
+                         "bias gradient is output ",
+                         with - 1));
+}
+
+const engine &engine_of(const options &opts) {
+    return opts.on != nullptr ? *opts.on : default_engine();
+}
+
+}  // namespace
+
+compiled_partition compile(op_kind kind, list_view<logical_tensor> inputs,
+    list_view<logical_tensor> outputs, const attributes &attrs, const options &opts) {
+    return guarded("compile", [&] {
+        std::vector<std::size_t> positions = first_positions(inputs.size());
+        const bool absent_bias = opts.add != nullptr && inputs.size() == 3;
+        if (absent_bias) positions.insert(positions.begin() + 2, stage::absent);
+        if (opts.add != nullptr && (inputs.size() < 3 || inputs.size() > 4))
+            refuse(kind, ops::cat("option add is set, but ", inputs.size(),
+                             " inputs are given; it "
+                             "takes src, weights, optionally bias, and the tensor to add"));
+        check_bias_output(kind, opts, outputs.size(), 2);
+        std::vector<stage> stages;
+        stages.push_back(make_stage(kind, inputs, outputs, std::move(positions),
+            first_positions(outputs.size()), attrs, opts));
+        return compiled_partition(
+            compile_stages(std::move(stages), copy_of(inputs), copy_of(outputs), engine_of(opts)));
+    });
+}
+
+compiled_partition compile_backward(op_kind layer, list_view<logical_tensor> inputs,
+    list_view<logical_tensor> outputs, const attributes &attrs, const options &opts) {
+    return guarded("compile_backward", [&] {
+        const bool plain = layer == op_kind::convolution;
+        if (!plain && layer != op_kind::conv_transpose)
+            refuse(layer,
+                "compile_backward takes the kind of the layer: Convolution or ConvTranspose");
+        const op_kind data_kind =
+            plain ? op_kind::convolution_backward_data : op_kind::conv_transpose_backward_data;
+        const op_kind weights_kind = plain ? op_kind::convolution_backward_weights
+                                           : op_kind::conv_transpose_backward_weights;
+        if (inputs.size() != 3 || outputs.size() < 2 || outputs.size() > 3)
+            refuse(layer, ops::cat("compile_backward was given ", inputs.size(), " inputs and ",
+                              outputs.size(),
+                              " outputs; it takes src, diff_dst, weights, and diff_src, "
+                              "diff_weights, optionally diff_bias"));
+        check_bias_output(weights_kind, opts, outputs.size(), 3);
+        options data_options = opts;
+        data_options.diff_bias = nullptr;
+        std::vector<std::size_t> weights_outputs = {1};
+        if (outputs.size() == 3) weights_outputs.push_back(2);
+        std::vector<stage> stages;
+        stages.push_back(make_stage(data_kind, inputs, outputs, {1, 2}, {0}, attrs, data_options));
+        stages.push_back(make_stage(
+            weights_kind, inputs, outputs, {0, 1}, std::move(weights_outputs), attrs, opts));
+        return compiled_partition(
+            compile_stages(std::move(stages), copy_of(inputs), copy_of(outputs), engine_of(opts)));
+    });
+}
+
+dims infer_shape(op_kind kind, const dims &first, const dims &second, const attributes &attrs) {
+    return guarded("infer_shape", [&] {
+        const ops::parsed_attributes parsed = ops::parse(kind, attrs, first.size(), {});
+        const std::array<logical_tensor, 2> inputs{
+            logical_tensor(0, data_type::f32, first), logical_tensor(1, data_type::f32, second)};
+        std::array<logical_tensor, 1> outputs{logical_tensor(2, data_type::f32)};
+        ops::infer_shapes(parsed, inputs, outputs);
+        if (!outputs[0].is_known())
+            ops::fail(error_code::invalid_shape, kind, {},
+                ops::cat("the shape of output 0 does not follow from inputs of shapes ", first,
+                    " and ", second,
+                    kind == op_kind::convolution_backward_weights
+                            || kind == op_kind::conv_transpose_backward_weights
+                        ? "; the kernel of a weights gradient must be given"
+                        : ""));
+        return *outputs[0].shape;
+    });
+}
+
+resolved_pads resolve_pads(op_kind kind, const dims &data, const dims &other, const dims &kernel,
+    const attributes &attrs) {
+    return guarded("resolve_pads", [&] {
+        const ops::parsed_attributes parsed = ops::parse(kind, attrs, data.size(), {});
+        const std::size_t axes = data.size() - 2;
+        if (kernel.size() != axes || (!other.empty() && other.size() != data.size()))
+            ops::fail(error_code::invalid_shape, kind, {},
+                ops::cat("data has shape ", data, ", the other tensor ", other, ", the kernel ",
+                    kernel, "; ranks must agree, and the kernel has one length per spatial axis"));
+        for (const dims *list :
+            {&parsed.strides, &parsed.dilations, &parsed.pads_begin, &parsed.pads_end})
+            if (list->size() != axes)
+                ops::fail(error_code::invalid_shape, kind, {},
+                    ops::cat("a list attribute has ", list->size(), " entries: ", *list,
+                        "; it must have one for each of the ", axes, " spatial axes"));
+        const std::size_t first = ops::order_of(parsed.data_format, static_cast<int>(axes)).x;
+        resolved_pads result;
+        for (std::size_t i = 0; i < axes; ++i) {
+            const dim here = data[first + i];
+            const dim there = other.empty() ? unknown_dim : other[first + i];
+            const bool data_is_small = kind == op_kind::conv_transpose;
+            const ops::pad_pair pads = ops::axis_pads(
+                parsed, i, kernel[i], data_is_small ? there : here, data_is_small ? here : there);
+            result.begin.push_back(pads.begin);
+            result.end.push_back(pads.end);
+        }
+        return result;
+    });
+}
+
+}  // namespace convgrad
