@@ -174,19 +174,12 @@ void workbench::load(
         t.data = t.memory.place(t.bytes, side);
         std::fill_n(t.data, t.bytes, poison);
         if (!is_output(r) || p.accumulate) fill_tensor(r, how, random);
-    }
-    data_ = {of(role::src).data, of(role::weights).data, of(role::dst).data, of(role::bias).data,
-        of(role::add).data};
-    if (span_of(p, role::bias) == 0) data_.bias = nullptr;
-    if (!p.add) data_.add = nullptr;
-    keep_outputs();
-}
-
-void workbench::keep_outputs() {
-    for (const role r : all_roles) {
-        tensor_memory &t = of(r);
         if (is_output(r)) t.initial.assign(t.data, t.data + t.bytes);
     }
+    // Empty tensors have no memory: nothing may be read through their pointers.
+    const auto pointer = [&](role r) { return of(r).bytes == 0 ? nullptr : of(r).data; };
+    data_ = {pointer(role::src), pointer(role::weights), pointer(role::dst), pointer(role::bias),
+        pointer(role::add)};
 }
 
 void workbench::fill_tensor(role r, fill how, rng &random) {
@@ -209,6 +202,14 @@ double workbench::read(role r, dim offset) const {
 
 void workbench::write(role r, dim offset, double value) {
     write_as(type_of(problem_, r), of(r).data, offset, value);
+}
+
+double workbench::read_expected(role r, dim offset) const {
+    return read_as(type_of(problem_, r), of(r).expected.data(), offset);
+}
+
+void workbench::write_initial(role r, dim offset, double value) {
+    write_as(type_of(problem_, r), of(r).initial.data(), offset, value);
 }
 
 void workbench::run_reference() {

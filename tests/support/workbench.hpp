@@ -39,8 +39,8 @@ struct run_report {
     std::size_t workspace = 0;
 };
 
-/// The instruction sets that this machine can run, weakest first. Where everything but AMX is there,
-/// AMX runs in the emulator.
+/// The instruction sets that this machine can run, weakest first. Where everything but AMX is
+/// there, AMX runs in the emulator.
 std::span<const isa> usable_isas();
 
 /// An upper bound for the error of a result summed in f32 in any order and rounded once.
@@ -67,10 +67,12 @@ public:
     /// Inputs, and the outputs of the last run().
     [[nodiscard]] const conv::buffers &data() const { return data_; }
 
-    double read(role r, dim offset) const;
+    [[nodiscard]] double read(role r, dim offset) const;
+    /// What run_reference() computed.
+    [[nodiscard]] double read_expected(role r, dim offset) const;
+    /// Changes an input (write_initial(): what an output holds before each run).
     void write(role r, dim offset, double value);
-    /// Outputs are taken as they are now for the start of each run (after write() to an output).
-    void keep_outputs();
+    void write_initial(role r, dim offset, double value);
 
     /// Computes what compare_*() compare with.
     void run_reference();
