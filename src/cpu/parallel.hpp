@@ -16,6 +16,10 @@ public:
 
     /// How many workers run() hands work to.
     [[nodiscard]] int threads() const { return threads_; }
+    /// The same pool with at most `threads` workers.
+    [[nodiscard]] executor limited(int threads) const {
+        return {pool_, threads < threads_ ? threads : threads_};
+    }
 
     /// Calls body(worker) for each worker in [0, workers), at most threads() of them, concurrently
     /// where the pool allows. Bodies do not throw. Every body sees the caller's floating-point

@@ -20,21 +20,13 @@ std::vector<logical_tensor> gather(
     return picked;
 }
 
-[[noreturn]] void refuse_unknown_output(
-    const ops::parsed_attributes &attrs, const logical_tensor &output, std::string_view name) {
-    const std::string seen = output.shape ? ops::cat(*output.shape) : "of unknown rank";
-    ops::fail(error_code::invalid_shape, attrs.kind, attrs.op_name,
-        ops::cat("the shape of ", name, " is not known (", seen,
-            "); it must come from the op's shape input, its shape attribute or the output itself"));
-}
-
 void require_known_inputs(
     const ops::parsed_attributes &attrs, std::span<const logical_tensor> inputs) {
     const auto names = ops::schema_of(attrs.kind).inputs;
     for (std::size_t i = 0; i < inputs.size(); ++i) {
         if (inputs[i].type == data_type::undef || inputs[i].is_known()) continue;
         const std::string_view name = i < names.size() ? names[i].name : "add";
-        ops::fail(error_code::invalid_argument, attrs.kind, attrs.op_name,
+        ops::fail(error_code::invalid_shape, attrs.kind, attrs.op_name,
             ops::cat("input ", i, " (", name, ", id ", inputs[i].id, ") is ", describe(inputs[i]),
                 "; compiling needs the whole shape of every input"));
     }
@@ -73,9 +65,6 @@ std::unique_ptr<const conv::plan> plan_op(const ops::parsed_attributes &attrs,
     std::span<const logical_tensor> inputs, std::span<logical_tensor> outputs,
     const conv::plan_limits &limits, math_mode math) {
     ops::infer_shapes(attrs, inputs, outputs);
-    for (std::size_t i = 0; i < outputs.size(); ++i)
-        if (!outputs[i].is_known())
-            refuse_unknown_output(attrs, outputs[i], ops::schema_of(attrs.kind).outputs[i].name);
     conv::problem problem = ops::lower(attrs, inputs, outputs);
     problem.math = math;
     return conv::make_plan(problem, limits);

@@ -1,4 +1,4 @@
-// Single ops without a graph: at once, or compiled for later.
+// Single ops at once, without a graph.
 #include <convgrad/eager.hpp>
 
 #include <algorithm>
@@ -8,7 +8,6 @@
 #include "graph/engine.hpp"
 #include "graph/guard.hpp"
 #include "graph/scratch.hpp"
-#include "op/geometry.hpp"
 #include "op/message.hpp"
 
 namespace convgrad {

@@ -1,10 +1,9 @@
-// Single ops compiled without a graph, and what can be known about one before it runs.
+// Single ops compiled without a graph.
 #include <convgrad/eager.hpp>
 
 #include "graph/compiled.hpp"
 #include "graph/engine.hpp"
 #include "graph/guard.hpp"
-#include "op/geometry.hpp"
 #include "op/message.hpp"
 
 namespace convgrad {
@@ -107,55 +106,6 @@ compiled_partition compile_backward(op_kind layer, list_view<logical_tensor> inp
             weights_kind, inputs, outputs, {0, 1}, std::move(weights_outputs), attrs, opts));
         return compiled_partition(
             compile_stages(std::move(stages), copy_of(inputs), copy_of(outputs), engine_of(opts)));
-    });
-}
-
-dims infer_shape(op_kind kind, const dims &first, const dims &second, const attributes &attrs) {
-    return guarded("infer_shape", [&] {
-        const ops::parsed_attributes parsed = ops::parse(kind, attrs, first.size(), {});
-        const std::array<logical_tensor, 2> inputs{
-            logical_tensor(0, data_type::f32, first), logical_tensor(1, data_type::f32, second)};
-        std::array<logical_tensor, 1> outputs{logical_tensor(2, data_type::f32)};
-        ops::infer_shapes(parsed, inputs, outputs);
-        if (!outputs[0].is_known())
-            ops::fail(error_code::invalid_shape, kind, {},
-                ops::cat("the shape of output 0 does not follow from inputs of shapes ", first,
-                    " and ", second,
-                    kind == op_kind::convolution_backward_weights
-                            || kind == op_kind::conv_transpose_backward_weights
-                        ? "; the kernel of a weights gradient must be given"
-                        : ""));
-        return *outputs[0].shape;
-    });
-}
-
-resolved_pads resolve_pads(op_kind kind, const dims &data, const dims &other, const dims &kernel,
-    const attributes &attrs) {
-    return guarded("resolve_pads", [&] {
-        const ops::parsed_attributes parsed = ops::parse(kind, attrs, data.size(), {});
-        const std::size_t axes = data.size() - 2;
-        if (kernel.size() != axes || (!other.empty() && other.size() != data.size()))
-            ops::fail(error_code::invalid_shape, kind, {},
-                ops::cat("data has shape ", data, ", the other tensor ", other, ", the kernel ",
-                    kernel, "; ranks must agree, and the kernel has one length per spatial axis"));
-        for (const dims *list :
-            {&parsed.strides, &parsed.dilations, &parsed.pads_begin, &parsed.pads_end})
-            if (list->size() != axes)
-                ops::fail(error_code::invalid_shape, kind, {},
-                    ops::cat("a list attribute has ", list->size(), " entries: ", *list,
-                        "; it must have one for each of the ", axes, " spatial axes"));
-        const std::size_t first = ops::order_of(parsed.data_format, static_cast<int>(axes)).x;
-        resolved_pads result;
-        for (std::size_t i = 0; i < axes; ++i) {
-            const dim here = data[first + i];
-            const dim there = other.empty() ? unknown_dim : other[first + i];
-            const bool data_is_small = kind == op_kind::conv_transpose;
-            const ops::pad_pair pads = ops::axis_pads(
-                parsed, i, kernel[i], data_is_small ? there : here, data_is_small ? here : there);
-            result.begin.push_back(pads.begin);
-            result.end.push_back(pads.end);
-        }
-        return result;
     });
 }
 
