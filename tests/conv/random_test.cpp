@@ -1,0 +1,112 @@
+// Random problems on every instruction set and every algorithm, between guard pages: exact on
+// integers, within the derived bound on real data, the same bits for any number of threads.
+#include <gtest/gtest.h>
+
+#include <convgrad/error.hpp>
+
+#include "support/pools.hpp"
+#include "support/workbench.hpp"
+
+namespace convgrad::test {
+namespace {
+
+using conv::pass;
+using conv::problem;
+
+/// Both sides in turn, so that reads before the first element are caught as well.
+guarded_memory::side side_for(std::uint64_t seed) {
+    return seed % 2 ? guarded_memory::side::begin : guarded_memory::side::end;
+}
+
+/// Runs a loaded problem everywhere that it can run. Named algorithms may refuse; the free choice
+/// may not.
+template <typename Check>
+void run_everywhere(workbench &bench, Check &&check) {
+    for (const isa set : usable_isas()) {
+        bench.run({.max_isa = set});
+        check(set, "");
+        for (const std::string_view algorithm : conv::algorithm_names()) {
+            try {
+                bench.run({.max_isa = set, .algorithm = algorithm});
+            } catch (const error &e) {
+                ASSERT_EQ(e.code(), error_code::unsupported) << e.what();
+                continue;
+            }
+            check(set, algorithm);
+        }
+    }
+}
+
+void check_random(fill how, std::uint64_t first, std::uint64_t count, double max_macs) {
+    workbench bench;
+    for (std::uint64_t seed = first; seed < first + count; ++seed) {
+        rng random(seed);
+        const problem p = random_problem(random, max_macs);
+        bench.load(p, how, seed, side_for(seed));
+        bench.run_reference();
+        run_everywhere(bench, [&](isa set, std::string_view algorithm) {
+            const std::string difference =
+                how == fill::integers ? bench.compare_exact() : bench.compare_bounded();
+            EXPECT_EQ(difference, "") << to_string(set) << ' ' << algorithm << " seed " << seed;
+        });
+        if (testing::Test::HasFailure()) return;
+    }
+}
+
+TEST(random_problems, small_integers_are_exact) {
+    check_random(fill::integers, 1, 6000, 2e4);
+}
+TEST(random_problems, integers_are_exact) {
+    check_random(fill::integers, 10001, 800, 5e5);
+}
+TEST(random_problems, large_integers_are_exact) {
+    check_random(fill::integers, 20001, 60, 1e7);
+}
+TEST(random_problems, small_reals_within_bound) {
+    check_random(fill::reals, 30001, 4000, 2e4);
+}
+TEST(random_problems, reals_within_bound) {
+    check_random(fill::reals, 40001, 600, 5e5);
+}
+TEST(random_problems, large_reals_within_bound) {
+    check_random(fill::reals, 50001, 40, 1e7);
+}
+
+// Real data, so that another order of summation would show.
+void check_threads(std::uint64_t first, std::uint64_t count, double max_macs) {
+    workbench bench;
+    reversing_pool reversing;
+    spawning_pool spawning;
+    for (std::uint64_t seed = first; seed < first + count; ++seed) {
+        rng random(seed);
+        const problem p = random_problem(random, max_macs);
+        bench.load(p, fill::reals, seed, side_for(seed));
+        for (const isa set : usable_isas()) {
+            bench.run({.max_isa = set, .threads = 1});
+            const auto once = bench.output_bytes();
+            bench.run({.max_isa = set, .threads = 1});
+            ASSERT_EQ(bench.output_bytes(), once) << "second run, " << to_text(p);
+            for (const int threads : {2, 3, 5, 16})
+                for (thread_pool *pool :
+                    {static_cast<thread_pool *>(nullptr), static_cast<thread_pool *>(&reversing),
+                        static_cast<thread_pool *>(&spawning)}) {
+                    bench.run({.max_isa = set, .threads = threads, .pool = pool});
+                    ASSERT_EQ(bench.output_bytes(), once)
+                        << threads << " threads, " << to_string(set) << ", " << to_text(p);
+                }
+        }
+    }
+}
+
+TEST(random_problems, small_same_bits_for_any_threads) {
+    check_threads(60001, 200, 1e4);
+}
+TEST(random_problems, same_bits_for_any_threads) {
+    check_threads(70001, 100, 1e6);
+}
+TEST(random_problems, large_same_bits_for_any_threads) {
+    check_threads(80001, 10, 2e7);
+}
+
+}  // namespace
+}  // namespace convgrad::test
