@@ -143,6 +143,7 @@ spatial complete(const written_axis &w, char letter, bool deconv) {
     a.kernel = required(w.kernel, 'k', letter);
     a.stride = required(w.stride.value_or(1), 's', letter);
     a.dilation = w.dilation.value_or(0);
+    narrow(wide{a.dilation} + 1, fmt::format("d{} + 1", letter));
     if (w.out.value_or(0) != 0) {
         a.out = *w.out;
         a.pad = w.pad ? *w.pad : narrow(total_pad(a, deconv) / 2, fmt::format("p{}", letter));
