@@ -1,0 +1,189 @@
+// Empty batches and channels, one pixel, strides beyond the kernel, and shapes at the border of
+// what is legal, on every instruction set.
+#include <gtest/gtest.h>
+
+#include "support/workbench.hpp"
+
+namespace convgrad::test {
+namespace {
+
+using conv::pass;
+using conv::problem;
+
+constexpr pass passes[] = {pass::forward, pass::backward_data, pass::backward_weights};
+constexpr data_type types[] = {data_type::f32, data_type::bf16, data_type::f16};
+
+void expect_exact(workbench &bench, const problem &p, std::uint64_t seed = 1) {
+    bench.load(p, fill::integers, seed);
+    bench.run_reference();
+    for (const isa set : usable_isas())
+        for (const int threads : {1, 3}) {
+            bench.run({.max_isa = set, .threads = threads});
+            ASSERT_EQ(bench.compare_exact(), "") << to_string(set) << " threads " << threads;
+        }
+}
+
+template <typename Body>
+void for_each_setting(Body &&body) {
+    for (const pass what : passes)
+        for (const data_type type : types)
+            for (const data_layout data : all_data_layouts)
+                for (const weights_layout weights : all_weights_layouts)
+                    for (const bool accumulate : {false, true}) {
+                        problem p;
+                        p.what = what;
+                        p.type = p.out_type = type;
+                        p.accumulate = accumulate;
+                        body(p, [&] { set_layouts(p, data, weights, data); });
+                        if (testing::Test::HasFatalFailure()) return;
+                    }
+}
+
+TEST(edges, empty_batch) {
+    workbench bench;
+    for_each_setting([&](problem &p, auto set) {
+        p.mb = 0;
+        p.ic = 5;
+        p.oc = 17;
+        p.x[2] = make_axis(6, 3, 1, 1, 1, 1);
+        p.bias = p.what != pass::backward_weights;
+        if (!p.bias) p.diff_bias = conv::bias_gradient::from_dst;
+        set();
+        expect_exact(bench, p);
+        if (p.what != pass::backward_weights || p.accumulate) return;
+        for_each_element(extents_of(p, role::weights),
+            [&](const auto &, dim offset) { ASSERT_EQ(bench.read(role::weights, offset), 0); });
+    });
+}
+
+TEST(edges, no_input_channels) {
+    workbench bench;
+    for_each_setting([&](problem &p, auto set) {
+        p.mb = 2;
+        p.groups = 3;
+        p.ic = 0;
+        p.oc = 6;
+        p.x[2] = make_axis(6, 3, 1, 1, 1, 1);
+        p.bias = p.what == pass::forward;
+        if (p.what == pass::backward_weights) p.diff_bias = conv::bias_gradient::from_dst;
+        set();
+        expect_exact(bench, p);
+        if (p.what != pass::forward || p.accumulate) return;
+        for_each_element(extents_of(p, role::dst), [&](const auto &at, dim offset) {
+            ASSERT_EQ(bench.read(role::dst, offset), bench.read(role::bias, at[1]));
+        });
+    });
+}
+
+TEST(edges, no_output_channels) {
+    workbench bench;
+    for_each_setting([&](problem &p, auto set) {
+        p.mb = 2;
+        p.ic = 4;
+        p.oc = 0;
+        p.x[1] = make_axis(3, 3, 1, 1, 1, 1);
+        p.x[2] = make_axis(6, 3, 2, 1, 1, 1);
+        p.bias = p.what == pass::backward_data;
+        set();
+        expect_exact(bench, p);
+    });
+}
+
+TEST(edges, nothing_at_all) {
+    workbench bench;
+    for_each_setting([&](problem &p, auto set) {
+        set();
+        expect_exact(bench, p);
+    });
+}
+
+TEST(edges, one_pixel) {
+    workbench bench;
+    for_each_setting([&](problem &p, auto set) {
+        p.mb = 3;
+        p.ic = 19;
+        p.oc = 9;
+        p.x[1] = p.x[2] = make_axis(1, 3, 1, 1, 1, 1);
+        set();
+        expect_exact(bench, p);
+        p.x[1] = p.x[2] = make_axis(1, 1, 1, 1, 0, 0);
+        set();
+        expect_exact(bench, p);
+    });
+}
+
+TEST(edges, stride_beyond_kernel) {
+    workbench bench;
+    for_each_setting([&](problem &p, auto set) {
+        p.mb = 2;
+        p.ic = 5;
+        p.oc = 18;
+        p.x[1] = make_axis(7, 1, 3, 1, 0, 0);
+        p.x[2] = make_axis(23, 2, 7, 1, 1, 0);
+        set();
+        expect_exact(bench, p);
+        if (p.what != pass::backward_data || p.accumulate) return;
+        for_each_element(extents_of(p, role::src), [&](const auto &at, dim offset) {
+            if (at[3] % 3 == 0) return;  // rows in between are reached by no tap
+            ASSERT_EQ(bench.read(role::src, offset), 0);
+        });
+    });
+}
+
+TEST(edges, pads_far_beyond_the_input) {
+    workbench bench;
+    for_each_setting([&](problem &p, auto set) {
+        p.mb = 1;
+        p.ic = 3;
+        p.oc = 4;
+        p.x[1] = make_axis(2, 3, 2, 2, 40, 33);
+        p.x[2] = make_axis(5, 2, 1, 1, 70, 71);
+        set();
+        expect_exact(bench, p);
+    });
+}
+
+// The most that one output can miss of the input: src far longer than what dst reads.
+TEST(edges, unread_input) {
+    workbench bench;
+    for_each_setting([&](problem &p, auto set) {
+        p.mb = 2;
+        p.ic = 3;
+        p.oc = 4;
+        p.x[2] = {50, 2, 3, 2, 1, 1};
+        set();
+        expect_exact(bench, p);
+    });
+}
+
+TEST(edges, dilation_beyond_the_input) {
+    workbench bench;
+    for_each_setting([&](problem &p, auto set) {
+        p.mb = 2;
+        p.ic = 3;
+        p.oc = 4;
+        p.x[2] = make_axis(5, 3, 1, 9, 9, 9);
+        set();
+        expect_exact(bench, p);
+    });
+}
+
+// Strides of axes of length one mean nothing, however odd.
+TEST(edges, strides_of_unit_axes_mean_nothing) {
+    workbench bench;
+    for_each_setting([&](problem &p, auto set) {
+        p.mb = 1;
+        p.ic = p.oc = 1;
+        p.groups = 17;
+        p.x[2] = make_axis(12, 3, 1, 1, 1, 1);
+        set();
+        constexpr dim odd = dim{1} << 40;
+        p.src.n = p.dst.n = odd;
+        p.src.x[0] = p.src.x[1] = p.dst.x[0] = p.dst.x[1] = odd;
+        p.weights.o = p.weights.i = p.weights.k[0] = p.weights.k[1] = odd;
+        expect_exact(bench, p);
+    });
+}
+
+}  // namespace
+}  // namespace convgrad::test
