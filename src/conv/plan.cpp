@@ -1,0 +1,114 @@
+#include "conv/plan.hpp"
+
+#include <convgrad/error.hpp>
+
+#include "conv/simplify.hpp"
+#include "cpu/channel_sums.hpp"
+#include "cpu/kernels/kernels.hpp"
+#include "cpu/tiled_data.hpp"
+#include "cpu/tiled_weights.hpp"
+
+namespace convgrad::conv {
+namespace {
+
+using cpu::kernel_set;
+using cpu::operand_format;
+
+/// A dense product with tiles: forward, backward data, backward weights.
+template <typename Driver>
+class tiled_plan final : public plan {
+public:
+    tiled_plan(std::string_view name, const problem &p, const kernel_set &kernels,
+        const kernel_set *exact, const plan_limits &limits)
+        : name_(name), set_(kernels.set), bias_(p),
+          driver_(simplify(p), kernels, exact, limits.threads, limits.workspace) {}
+
+    [[nodiscard]] std::string_view algorithm() const override { return name_; }
+    [[nodiscard]] isa instruction_set() const override { return set_; }
+    // The two run one after the other in the same memory.
+    [[nodiscard]] std::size_t workspace() const override {
+        return std::max(driver_.workspace(), bias_.workspace());
+    }
+    [[nodiscard]] std::string describe() const override { return driver_.describe(); }
+    void execute(const buffers &data, void *workspace, const cpu::executor &threads) const override {
+        driver_.execute(data, static_cast<char *>(workspace), threads);
+        bias_.execute(data, static_cast<char *>(workspace), threads);
+    }
+
+private:
+    std::string_view name_;
+    isa set_;
+    cpu::channel_sums bias_;
+    Driver driver_;
+};
+
+/// Best fma kernels up to `most`.
+const kernel_set *best_fma(isa most) {
+    for (isa set : {isa::avx512, isa::avx2, isa::portable})
+        if (set <= most) return cpu::find_kernels(set, operand_format::fma, data_type::f32, {});
+    return nullptr;
+}
+
+struct algorithm {
+    std::string_view name;
+    operand_format format;
+    isa set;
+};
+
+/// In order of preference; the first that fits is taken. The last fits every legal problem.
+constexpr algorithm algorithms[] = {
+    {"tiled.amx", operand_format::amx, isa::amx_bf16},
+    {"tiled.dot2", operand_format::dot2, isa::avx512_bf16},
+    {"tiled.fma", operand_format::fma, isa::avx512},
+    {"tiled.fma", operand_format::fma, isa::avx2},
+    {"tiled.fma", operand_format::fma, isa::portable},
+};
+
+/// Why `a` cannot run `p`; empty if it can.
+std::string refuse(const algorithm &a, const problem &p, const plan_limits &limits) {
+    if (!limits.only_algorithm.empty() && limits.only_algorithm != a.name) return "not asked for";
+    if (a.set > limits.max_isa)
+        return "needs " + std::string(to_string(a.set)) + ", but at most "
+            + std::string(to_string(limits.max_isa)) + " may be used";
+    if (cpu::find_kernels(a.set, a.format, p.type, p.math) == nullptr)
+        return "no kernels for " + std::string(to_string(p.type));
+    return {};
+}
+
+std::unique_ptr<const plan> build(const algorithm &a, const problem &p, const plan_limits &limits) {
+    const kernel_set &kernels = *cpu::find_kernels(a.set, a.format, p.type, p.math);
+    const kernel_set *exact = a.format == operand_format::fma ? nullptr : best_fma(a.set);
+    if (p.what == pass::backward_weights)
+        return std::make_unique<tiled_plan<cpu::tiled_weights>>(a.name, p, kernels, exact, limits);
+    return std::make_unique<tiled_plan<cpu::tiled_data>>(a.name, p, kernels, exact, limits);
+}
+
+}  // namespace
+
+std::unique_ptr<const plan> make_plan(
+    const problem &p, const plan_limits &limits, std::vector<refusal> *refusals) {
+    std::unique_ptr<const plan> chosen;
+    for (const algorithm &a : algorithms) {
+        std::string reason = refuse(a, p, limits);
+        if (reason.empty() && chosen) reason = "ranked lower";
+        if (reason.empty()) {
+            chosen = build(a, p, limits);
+            if (refusals == nullptr) return chosen;
+            continue;
+        }
+        if (refusals != nullptr) refusals->push_back({a.name, a.set, std::move(reason)});
+    }
+    if (!chosen)
+        throw error(error_code::unsupported,
+            "no algorithm \"" + std::string(limits.only_algorithm) + "\" for this problem");
+    return chosen;
+}
+
+std::vector<std::string_view> algorithm_names() {
+    std::vector<std::string_view> names;
+    for (const algorithm &a : algorithms)
+        if (names.empty() || names.back() != a.name) names.push_back(a.name);
+    return names;
+}
+
+}  // namespace convgrad::conv

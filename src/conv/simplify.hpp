@@ -1,0 +1,13 @@
+// An equal problem with as few and as long axes as possible.
+#pragma once
+
+#include "conv/problem.hpp"
+
+namespace convgrad::conv {
+
+/// Merges neighbouring axes (and the batch) that a pointwise kernel walks in step, moves the batch
+/// into an axis of length 1, and puts a real axis last. Results keep their meaning element by
+/// element, so drivers see fewer special shapes: a 1×1 convolution on NXC data is one long row.
+problem simplify(problem p);
+
+}  // namespace convgrad::conv

@@ -1,0 +1,25 @@
+// The bias gradient: the sum of a data tensor over batch and space, per channel.
+#pragma once
+
+#include "conv/problem.hpp"
+#include "cpu/parallel.hpp"
+
+namespace convgrad::cpu {
+
+class channel_sums {
+public:
+    /// Does nothing if the problem has no bias gradient.
+    explicit channel_sums(const conv::problem &p);
+    [[nodiscard]] std::size_t workspace() const;
+    void execute(const conv::buffers &data, char *workspace, const executor &threads) const;
+
+private:
+    void sum_rows(const void *data, dim first, dim last, double *sums, float *row) const;
+
+    conv::problem p_;
+    conv::data_strides strides_;
+    dim length_[3] = {1, 1, 1};
+    dim channels_ = 0, rows_ = 0, parts_ = 1;
+};
+
+}  // namespace convgrad::cpu

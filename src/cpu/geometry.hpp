@@ -1,0 +1,64 @@
+// How output positions meet input positions along one axis.
+//
+// Forward and strided backward data are the same walk: position t of a phase is output index
+// first + t·out_step and reads input index t·in_step + off for each of the phase's taps. Forward has
+// one phase and in_step = stride; backward data has a phase per residue modulo the stride and
+// in_step = 1, so that no zero is ever inserted and only taps that meet are visited.
+#pragma once
+
+#include <vector>
+
+#include "conv/problem.hpp"
+
+namespace convgrad::cpu {
+
+struct axis_tap {
+    dim k;    // index into the weights
+    dim off;  // input index at t = 0; may be negative or beyond the end
+};
+
+struct axis_phase {
+    dim first = 0;  // output index of t = 0
+    dim count = 0;  // number of positions
+    std::vector<axis_tap> taps;
+};
+
+struct axis_walk {
+    dim in_length = 1, out_length = 1;
+    dim in_step = 1, out_step = 1;
+    dim longest = 0;  // largest count of a phase
+    /// Phases with at least one tap that some position reads inside the input; phases without any
+    /// (stride larger than the kernel, pads larger than it) are not listed.
+    std::vector<axis_phase> phases;
+};
+
+axis_walk walk_forward(const conv::axis &a);
+axis_walk walk_backward(const conv::axis &a);
+
+/// The part of an input axis that a tile of positions needs, gathered into one array: position t of a
+/// tap is at start + t. Taps whose ranges overlap share a segment, others get their own, so that
+/// neither strides nor large dilations make the array longer than what is read.
+struct axis_patch {
+    struct segment {
+        dim at;     // index in the array
+        dim in;     // input index of its first element, for a tile that starts at t = 0
+        dim count;  // elements, in_step apart in the input
+    };
+    dim length = 0;
+    std::vector<segment> segments;
+    std::vector<std::vector<dim>> start;  // [phase][tap]
+};
+
+axis_patch make_patch(const axis_walk &walk, dim tile);
+
+/// True if some tap of some position in [t0, t0 + tile) lies outside the input.
+bool touches_padding(const axis_walk &walk, dim t0, dim tile);
+
+/// Whether output index `x` belongs to a listed phase; if not, its value is that of an empty sum.
+bool is_reached(const axis_walk &walk, dim x);
+
+inline dim div_up(dim a, dim b) { return (a + b - 1) / b; }
+inline dim div_down(dim a, dim b) { return a >= 0 ? a / b : -((-a + b - 1) / b); }
+inline dim round_up_to(dim a, dim b) { return div_up(a, b) * b; }
+
+}  // namespace convgrad::cpu

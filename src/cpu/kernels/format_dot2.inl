@@ -1,0 +1,74 @@
+// Operand format "dot2": a unit is two bf16, which VDPBF16PS multiplies and adds together. Pairs are
+// neighbouring channels, or positions of two rows (see pack_positions). Raw bits, no conversion.
+
+struct F {
+    static constexpr int k_per_unit = 2;
+    static constexpr bool only_bf16 = true;
+
+    /// Notices what VDPBF16PS treats unlike plain arithmetic: it takes subnormals for zero.
+    struct watch {
+        __mmask32 nonfinite = 0, subnormal = 0;
+        void add(V::vec v) {
+            const __m512i size = _mm512_and_si512(_mm512_castps_si512(v), _mm512_set1_epi16(0x7fff));
+            nonfinite |= _mm512_cmpge_epu16_mask(size, _mm512_set1_epi16(0x7f80));
+            subnormal |= _mm512_cmplt_epu16_mask(
+                _mm512_sub_epi16(size, _mm512_set1_epi16(1)), _mm512_set1_epi16(0x7f));
+        }
+        [[nodiscard]] std::uint32_t found() const {
+            return (nonfinite != 0 ? has_nonfinite : no_flags)
+                | (subnormal != 0 ? has_awkward : no_flags);
+        }
+    };
+
+    static V::vec seen(__m512i v, watch &w) {
+        w.add(_mm512_castsi512_ps(v));
+        return _mm512_castsi512_ps(v);
+    }
+    static __mmask16 between(dim lo, dim hi) {
+        return static_cast<__mmask16>(V::first(hi < 0 ? 0 : hi) & ~V::first(lo < 0 ? 0 : lo));
+    }
+    /// Elements of `p` in the low and of `p2` in the high half of each unit.
+    static __m512i join(const std::uint16_t *p, __mmask16 m, const std::uint16_t *p2, __mmask16 m2) {
+        const __m512i low = _mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(m, p));
+        const __m512i high = _mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(m2, p2));
+        return _mm512_or_si512(low, _mm512_slli_epi32(high, 16));
+    }
+
+    template <typename E>
+    static V::vec units_at(const std::uint16_t *p, dim n, watch &w) {
+        const __mmask32 m = n >= 32 ? ~__mmask32 {0} : (__mmask32 {1} << n) - 1;
+        return seen(_mm512_maskz_loadu_epi16(m, p), w);
+    }
+    template <typename E>
+    static V::vec units_across(const std::uint16_t *p, dim cs, dim n, dim width, watch &w) {
+        const __mmask16 m = V::first(width);
+        return seen(join(p, m, n > 1 ? p + cs : p, n > 1 ? m : __mmask16 {0}), w);
+    }
+    static std::uint32_t pair(std::uint16_t low, std::uint16_t high, watch &w) {
+        const std::uint32_t both = static_cast<std::uint32_t>(high) << 16 | low;
+        w.add(_mm512_castsi512_ps(_mm512_set1_epi32(static_cast<int>(both))));
+        return both;
+    }
+    template <typename E>
+    static std::uint32_t unit(const std::uint16_t *p, dim cs, dim n, watch &w) {
+        return pair(p[0], n > 1 ? p[cs] : std::uint16_t {0}, w);
+    }
+    template <typename E>
+    static V::vec positions_at(
+        const std::uint16_t *p, const std::uint16_t *p2, dim c, dim n, watch &w) {
+        const __mmask16 m = V::first(n);
+        return seen(join(p != nullptr ? p + c : p, p != nullptr ? m : __mmask16 {0},
+                        p2 != nullptr ? p2 + c : p2, p2 != nullptr ? m : __mmask16 {0}), w);
+    }
+    template <typename E>
+    static V::vec positions_across(const std::uint16_t *row, dim lo, dim hi, const std::uint16_t *row2,
+        dim lo2, dim hi2, dim x, dim width, watch &w) {
+        const __mmask16 m = V::first(width);
+        return seen(join(row + x, static_cast<__mmask16>(m & between(lo, hi)), row2 + x,
+                        static_cast<__mmask16>(m & between(lo2, hi2))), w);
+    }
+    template <typename E>
+    static std::uint32_t position_unit(const std::uint16_t *p, const std::uint16_t *p2, watch &w) {
+        return pair(p != nullptr ? *p : std::uint16_t {0}, p2 != nullptr ? *p2 : std::uint16_t {0}, w);
+    }
+};

@@ -1,0 +1,49 @@
+// Operand format "fma": a unit is one f32; 16-bit elements are widened while packing. See
+// pack_vector.inl for the meaning of the functions.
+
+struct F {
+    using watch = V::watch;
+    static constexpr int k_per_unit = 1;
+    static constexpr bool only_bf16 = false;
+
+    template <typename E>
+    static V::vec some(const typename E::type *p, dim n, V::watch &watch) {
+        const V::vec v = n >= V::lanes ? V::load_as<E>(p) : V::load_as_n<E>(p, n);
+        watch.add(v);
+        return v;
+    }
+    template <typename E>
+    static V::vec units_at(const typename E::type *p, dim n, V::watch &watch) {
+        return some<E>(p, n, watch);
+    }
+    template <typename E>
+    static V::vec units_across(const typename E::type *p, dim, dim, dim w, V::watch &watch) {
+        return some<E>(p, w, watch);
+    }
+    template <typename E>
+    static std::uint32_t unit(const typename E::type *p, dim, dim, V::watch &watch) {
+        const float v = E::to_float(*p);
+        watch.add_one(v);
+        return float_to_bits(v);
+    }
+    template <typename E>
+    static V::vec positions_at(const typename E::type *p, const typename E::type *, dim c, dim n,
+        V::watch &watch) {
+        return p != nullptr ? some<E>(p + c, n, watch) : V::zero();
+    }
+    template <typename E>
+    static V::vec positions_across(const typename E::type *row, dim lo, dim hi,
+        const typename E::type *, dim, dim, dim x, dim w, V::watch &watch) {
+        if (lo <= 0 && w <= hi) return some<E>(row + x, w, watch);
+        float values[V::lanes] = {};
+        for (dim i = lo < 0 ? 0 : lo; i < w && i < hi; ++i) values[i] = E::to_float(row[x + i]);
+        const V::vec v = V::load(reinterpret_cast<const char *>(values));
+        watch.add(v);
+        return v;
+    }
+    template <typename E>
+    static std::uint32_t position_unit(
+        const typename E::type *p, const typename E::type *, V::watch &watch) {
+        return p != nullptr ? unit<E>(p, 0, 1, watch) : 0;
+    }
+};

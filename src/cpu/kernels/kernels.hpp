@@ -1,0 +1,121 @@
+// The contract between drivers and kernels: one struct of functions per instruction set and operand
+// format. Everything that touches a vector register is behind it.
+//
+// All dense convolution is one building block, a batch-reduce product
+//
+//     C[m][n] (+)= Σ_runs Σ_k A_run[k][m] · B_run[k][n]
+//
+// with A broadcast and B in vectors. A "unit" is what one k step holds for one m or n:
+//
+//   format   unit                                     k per unit
+//   fma      one f32                                  1
+//   dot2     two bf16 that VDPBF16PS adds together    2
+//   amx      32 bf16 of one tile row (A); B is a tile of 16 pair rows × 16 columns, 32 k per tile
+//
+// Operands are packed by the functions beside the product, so that a driver never looks inside a unit.
+#pragma once
+
+#include <cstdint>
+
+#include <convgrad/types.hpp>
+
+namespace convgrad::cpu {
+
+enum class operand_format : std::uint8_t { fma, dot2, amx };
+
+/// What a packer noticed about the values it copied; or-ed over blocks.
+enum value_flags : std::uint32_t {
+    no_flags = 0,
+    has_nonfinite = 1,  // infinity or NaN
+    has_awkward = 2,    // finite, but the format cannot hold it exactly enough (see amx)
+};
+
+struct product_args {
+    const char *a;
+    const char *b;
+    float *c;
+    dim ldc;             // floats between rows m of C
+    const dim *a_run;    // bytes from a to the operand of run r
+    const dim *b_run;    // bytes from b to the operand of run r
+    dim runs;
+    dim k;               // units per run
+    dim a_step, b_step;  // bytes from one k unit to the next
+    bool accumulate;     // C += …; otherwise C = …
+    // amx only: from the first to the second tile of A (rows 16–31) and of B (columns 16–31), and
+    // from one part of a split value to the next.
+    dim a_tile = 0, b_tile = 0;
+    dim a_part = 0, b_part = 0;
+};
+
+/// Copies `count` positions of `channels` channels. Element (c, x) is at in[c·cs + x·xs]; only
+/// positions [lo, hi) exist, the others (padding) become zeros and are never read.
+struct pack_args {
+    const void *in;
+    data_type type;
+    dim cs, xs;
+    dim channels, count;
+    dim lo, hi;
+    char *out;
+};
+
+/// A second row of the same shape, channels and strides as that of pack_args.
+struct pair_row {
+    const void *in;
+    dim lo, hi;
+};
+
+/// How results leave: value = c + bias + add + old contents, ReLU, one rounding.
+struct store_args {
+    const float *c;
+    dim c_cs, c_xs;  // strides of C in floats: channel, position
+    dim channels, count;
+    void *out;
+    data_type type;
+    dim cs, xs;         // strides of out in elements
+    const float *bias;  // one per channel, or null
+    const void *add;    // of type `type`, strides add_cs and add_xs, or null
+    dim add_cs, add_xs;
+    bool accumulate;
+    bool relu;
+};
+
+struct kernel_set {
+    isa set;
+    operand_format format;
+    int lanes;        // columns of one vector (or tile) of B
+    int max_vectors;  // widest C block, in vectors
+    int max_m[5];     // tallest C block for 1..max_vectors vectors (index 0 unused)
+    int k_per_unit;
+    int unit_bytes;   // of A, per position
+    int column_bytes; // of B, per column of a k unit, all parts
+    int parts;        // amx: how many bf16 an element is split into
+
+    void (*product)(const product_args &args, int m, int vectors);
+
+    /// Channels become k: unit (k, x) at out + k·k_pitch + x·unit_bytes. Missing channels of the last
+    /// unit are zero.
+    std::uint32_t (*pack_channels)(const pack_args &args, dim k_pitch, dim part_pitch);
+    /// Weights for `count` columns (the positions of pack_args) padded with zeros to `vectors`
+    /// vectors: element (k, n, tap) at in[k·cs + n·xs + tap_in[tap]] goes to unit k of
+    /// out + tap·tap_pitch, k_pitch apart.
+    std::uint32_t (*pack_weights)(const pack_args &args, const dim *tap_in, dim taps, int vectors,
+        dim tap_pitch, dim k_pitch);
+    /// Positions become k (weights gradient): element (c, x) goes to column c % block of panel
+    /// c / block: out + (c / block)·panel_pitch + x·(4·block). Columns without a channel, up to a
+    /// whole vector, are zero. In dot2 and amx position x is paired with position x of `pair`.
+    std::uint32_t (*pack_positions)(const pack_args &args, const pair_row &pair, dim block,
+        dim panel_pitch);
+    void (*store)(const store_args &args);
+};
+
+/// The kernels of one instruction set for one element type, best format first; null if this build or
+/// this pairing has none. `math` matters for f32 on amx only.
+const kernel_set *find_kernels(isa set, operand_format format, data_type type, math_mode math);
+
+// One per instruction-set file.
+const kernel_set *fma_portable();
+const kernel_set *fma_avx2();
+const kernel_set *fma_avx512();
+const kernel_set *dot2_avx512_bf16();
+
+}  // namespace convgrad::cpu

@@ -1,0 +1,252 @@
+// Packing and storing for vector instruction sets. Included by the instruction-set files inside an
+// anonymous namespace, after struct V (see product_vector.inl), which here also has
+//
+//   V::vec                                  vector of `lanes` f32 (or of 32-bit units)
+//   V::load_as<E>(p), load_as_n<E>(p, n)    convert `lanes` (or the first n) elements to f32
+//   V::store_as<E>(p, v), store_as_n<E>(p, v, n)
+//   V::set1(x), V::add(a, b), V::relu(a), V::transpose(rows[lanes])
+//   F::watch                                notices infinities and NaNs: add(v), found()
+//
+// and a struct F for the operand format:
+//
+//   F::k_per_unit
+//   F::units_at<E>(p, n, watch)             `lanes` consecutive units whose elements lie side by side
+//                                           from p on; n elements exist, the rest are zero
+//   F::units_across<E>(p, cs, n, w, watch)  units of `lanes` positions side by side: unit x holds
+//                                           p[x], p[x + cs], …; n ≤ k_per_unit channels exist;
+//                                           w positions exist
+//   F::unit<E>(p, cs, n, watch)             one unit of n elements cs apart, as 32 bits
+//   F::positions_at<E>(p, p2, c, n, watch)  `lanes` columns from channel c on of position p (and of
+//                                           its pair p2); null: zeros; n channels exist
+//   F::positions_across<E>(row, lo, hi, row2, lo2, hi2, x, w, watch)
+//                                           one column of `lanes` positions: row[x + i] where
+//                                           lo ≤ i < hi and i < w, else 0; likewise its pair
+//   F::position_unit<E>(p, p2, watch)       one unit; null: zero
+
+inline dim round_up(dim value, dim to) { return (value + to - 1) / to * to; }
+inline dim smaller(dim a, dim b) { return a < b ? a : b; }
+inline dim larger(dim a, dim b) { return a > b ? a : b; }
+
+inline void store_unit(char *out, std::uint32_t unit) { __builtin_memcpy(out, &unit, 4); }
+
+/// Calls body(E {}) with the element type of `type`.
+template <typename Body>
+void with_element(data_type type, Body &&body) {
+    if constexpr (F::only_bf16) {
+        body(bf16_element {});
+    } else {
+        if (type == data_type::f32) body(f32_element {});
+        if (type == data_type::bf16) body(bf16_element {});
+        if (type == data_type::f16) body(f16_element {});
+    }
+}
+
+void zero_row(char *out, dim units) {
+    if (units > 0) __builtin_memset(out, 0, static_cast<std::size_t>(units) * 4);
+}
+
+// --- channels become k -------------------------------------------------------------------------
+
+/// Positions side by side in memory (NCX): each unit row is a straight copy.
+template <typename E>
+void channel_rows(const pack_args &p, dim k_pitch, F::watch &watch) {
+    const auto *in = static_cast<const typename E::type *>(p.in);
+    for (dim c = 0; c < p.channels; c += F::k_per_unit) {
+        char *out = p.out + c / F::k_per_unit * k_pitch;
+        const auto *row = in + c * p.cs;
+        const dim n = smaller(F::k_per_unit, p.channels - c);
+        zero_row(out, p.lo);
+        dim x = p.lo;
+        for (; x + V::lanes <= p.hi; x += V::lanes)
+            V::store(out + 4 * x, F::template units_across<E>(row + x, p.cs, n, V::lanes, watch));
+        if (x < p.hi)
+            V::store_n(out + 4 * x, F::template units_across<E>(row + x, p.cs, n, p.hi - x, watch),
+                p.hi - x);
+        zero_row(out + 4 * p.hi, p.count - p.hi);
+    }
+}
+
+/// Channels side by side (NXC): transpose blocks of lanes × lanes units in registers.
+template <typename E>
+void channel_columns(const pack_args &p, dim k_pitch, F::watch &watch) {
+    const auto *in = static_cast<const typename E::type *>(p.in);
+    const dim units = (p.channels + F::k_per_unit - 1) / F::k_per_unit;
+    for (dim x = 0; x < p.count; x += V::lanes) {
+        const dim w = smaller(V::lanes, p.count - x);
+        for (dim u = 0; u < units; u += V::lanes) {
+            const dim c = u * F::k_per_unit;
+            typename V::vec rows[V::lanes];
+#pragma GCC unroll 16
+            for (int i = 0; i < V::lanes; ++i) {
+                const bool real = x + i >= p.lo && x + i < p.hi;
+                rows[i] = real ? F::template units_at<E>(in + c + (x + i) * p.xs, p.channels - c, watch)
+                               : V::zero();
+            }
+            V::transpose(rows);
+            char *out = p.out + u * k_pitch + 4 * x;
+            const dim h = smaller(V::lanes, units - u);
+            if (w == V::lanes) {
+                for (dim i = 0; i < h; ++i) V::store(out + i * k_pitch, rows[i]);
+            } else {
+                for (dim i = 0; i < h; ++i) V::store_n(out + i * k_pitch, rows[i], w);
+            }
+        }
+    }
+}
+
+/// Any strides, one unit at a time.
+template <typename E>
+void channel_units(const pack_args &p, dim k_pitch, F::watch &watch) {
+    const auto *in = static_cast<const typename E::type *>(p.in);
+    for (dim c = 0; c < p.channels; c += F::k_per_unit) {
+        char *out = p.out + c / F::k_per_unit * k_pitch;
+        const auto *row = in + c * p.cs;
+        const dim n = smaller(F::k_per_unit, p.channels - c);
+        zero_row(out, p.lo);
+        for (dim x = p.lo; x < p.hi; ++x)
+            store_unit(out + 4 * x, F::template unit<E>(row + x * p.xs, p.cs, n, watch));
+        zero_row(out + 4 * p.hi, p.count - p.hi);
+    }
+}
+
+std::uint32_t pack_channels(const pack_args &p, dim k_pitch, dim /*part_pitch*/) {
+    F::watch watch;
+    if (p.hi <= p.lo) {
+        const dim units = (p.channels + F::k_per_unit - 1) / F::k_per_unit;
+        for (dim u = 0; u < units; ++u) zero_row(p.out + u * k_pitch, p.count);
+        return no_flags;
+    }
+    with_element(p.type, [&](auto e) {
+        using E = decltype(e);
+        if (p.xs == 1 && p.hi - p.lo > 1)
+            channel_rows<E>(p, k_pitch, watch);
+        else if (p.cs == 1 && p.channels > 1)
+            channel_columns<E>(p, k_pitch, watch);
+        else
+            channel_units<E>(p, k_pitch, watch);
+    });
+    return watch.found();
+}
+
+// --- weights -----------------------------------------------------------------------------------
+
+std::uint32_t pack_weights(const pack_args &p, const dim *tap_in, dim taps, int vectors,
+    dim tap_pitch, dim k_pitch) {
+    F::watch watch;
+    const dim width = static_cast<dim>(vectors) * V::lanes;
+    const bool direct = p.xs == 1 || p.cs == 1;
+    with_element(p.type, [&](auto e) {
+        using E = decltype(e);
+        if (direct) {
+            for (dim t = 0; t < taps; ++t) {
+                pack_args one = p;
+                one.in = static_cast<const typename E::type *>(p.in) + tap_in[t];
+                one.out = p.out + t * tap_pitch;
+                one.lo = 0;
+                one.hi = p.count;
+                one.count = width;
+                if (p.xs == 1)
+                    channel_rows<E>(one, k_pitch, watch);
+                else
+                    channel_columns<E>(one, k_pitch, watch);
+            }
+            return;
+        }
+        // Taps innermost in memory (OIX): read each column's taps and channels in one go, a block of
+        // channels at a time so that the lines written stay in L1.
+        const auto *in = static_cast<const typename E::type *>(p.in);
+        constexpr dim block = 16;
+        for (dim c0 = 0; c0 < p.channels; c0 += block) {
+            const dim c1 = smaller(c0 + block, p.channels);
+            for (dim n = 0; n < p.count; ++n)
+                for (dim c = c0; c < c1; c += F::k_per_unit) {
+                    const dim have = smaller(F::k_per_unit, p.channels - c);
+                    const auto *from = in + c * p.cs + n * p.xs;
+                    char *out = p.out + c / F::k_per_unit * k_pitch + 4 * n;
+                    for (dim t = 0; t < taps; ++t)
+                        store_unit(out + t * tap_pitch,
+                            F::template unit<E>(from + tap_in[t], p.cs, have, watch));
+                }
+            for (dim t = 0; t < taps; ++t)
+                for (dim c = c0; c < c1; c += F::k_per_unit)
+                    zero_row(p.out + t * tap_pitch + c / F::k_per_unit * k_pitch + 4 * p.count,
+                        width - p.count);
+        }
+    });
+    return watch.found();
+}
+
+// --- positions become k ------------------------------------------------------------------------
+
+/// Channels side by side (NXC): each position is a straight copy.
+template <typename E>
+void position_rows(const pack_args &p, const pair_row &pair, dim block, dim panel_pitch,
+    F::watch &watch) {
+    using T = typename E::type;
+    for (dim x = 0; x < p.count; ++x) {
+        const bool real = x >= p.lo && x < p.hi, real2 = x >= pair.lo && x < pair.hi;
+        const T *in = real ? static_cast<const T *>(p.in) + x * p.xs : nullptr;
+        const T *in2 = real2 ? static_cast<const T *>(pair.in) + x * p.xs : nullptr;
+        for (dim c = 0; c < p.channels; c += V::lanes) {
+            char *out = p.out + c / block * panel_pitch + 4 * (x * block + c % block);
+            V::store(out, F::template positions_at<E>(in, in2, c, p.channels - c, watch));
+        }
+    }
+}
+
+/// Positions side by side (NCX): transpose blocks in registers.
+template <typename E>
+void position_columns(const pack_args &p, const pair_row &pair, dim block, dim panel_pitch,
+    F::watch &watch) {
+    using T = typename E::type;
+    const auto *in = static_cast<const T *>(p.in);
+    const auto *in2 = pair.in != nullptr ? static_cast<const T *>(pair.in) : in;
+    for (dim c = 0; c < p.channels; c += V::lanes)
+        for (dim x = 0; x < p.count; x += V::lanes) {
+            const dim w = smaller(V::lanes, p.count - x);
+            typename V::vec rows[V::lanes];
+#pragma GCC unroll 16
+            for (int i = 0; i < V::lanes; ++i) {
+                const dim row = (c + i) * p.cs;
+                rows[i] = c + i < p.channels
+                    ? F::template positions_across<E>(in + row, p.lo - x, p.hi - x, in2 + row,
+                        pair.lo - x, pair.hi - x, x, w, watch)
+                    : V::zero();
+            }
+            V::transpose(rows);
+            char *out = p.out + c / block * panel_pitch + 4 * (x * block + c % block);
+            for (dim i = 0; i < w; ++i) V::store(out + 4 * i * block, rows[i]);
+        }
+}
+
+/// Any strides, one unit at a time.
+template <typename E>
+void position_units(const pack_args &p, const pair_row &pair, dim block, dim panel_pitch,
+    F::watch &watch) {
+    using T = typename E::type;
+    for (dim x = 0; x < p.count; ++x)
+        for (dim c = 0; c < round_up(p.channels, V::lanes); ++c) {
+            char *out = p.out + c / block * panel_pitch + 4 * (x * block + c % block);
+            const dim at = c * p.cs + x * p.xs;
+            const bool real = c < p.channels && x >= p.lo && x < p.hi;
+            const bool real2 = c < p.channels && x >= pair.lo && x < pair.hi;
+            store_unit(out, F::template position_unit<E>(
+                                real ? static_cast<const T *>(p.in) + at : nullptr,
+                                real2 ? static_cast<const T *>(pair.in) + at : nullptr, watch));
+        }
+}
+
+std::uint32_t pack_positions(
+    const pack_args &p, const pair_row &pair, dim block, dim panel_pitch) {
+    F::watch watch;
+    with_element(p.type, [&](auto e) {
+        using E = decltype(e);
+        if (p.cs == 1)
+            position_rows<E>(p, pair, block, panel_pitch, watch);
+        else if (p.xs == 1)
+            position_columns<E>(p, pair, block, panel_pitch, watch);
+        else
+            position_units<E>(p, pair, block, panel_pitch, watch);
+    });
+    return watch.found();
+}

@@ -1,0 +1,32 @@
+// AVX-512: f32 fused multiply-add; bf16 and f16 are widened while packing.
+#include <immintrin.h>
+
+#include <cstdint>
+#include <type_traits>
+
+#include "cpu/kernels/kernels.hpp"
+
+namespace convgrad::cpu {
+namespace {
+
+#include "cpu/kernels/convert.inl"
+#include "cpu/kernels/vector_avx512.inl"
+
+inline V::acc V::madd(acc c, unit a, unit b) { return _mm512_fmadd_ps(a, b, c); }
+
+#include "cpu/kernels/format_fma.inl"
+#include "cpu/kernels/pack_vector.inl"
+#include "cpu/kernels/product_vector.inl"
+#include "cpu/kernels/store_vector.inl"
+
+}  // namespace
+
+const kernel_set *fma_avx512() {
+    static constexpr kernel_set set {isa::avx512, operand_format::fma, V::lanes, 4,
+        {0, V::max_m[1], V::max_m[2], V::max_m[3], V::max_m[4]}, F::k_per_unit, 4, 4, 1,
+        product,
+        pack_channels, pack_weights, pack_positions, store};
+    return &set;
+}
+
+}  // namespace convgrad::cpu

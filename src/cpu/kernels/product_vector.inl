@@ -1,0 +1,60 @@
+// The batch-reduce product for vector instruction sets. Included by the instruction-set files inside
+// an anonymous namespace, after a struct V:
+//
+//   V::lanes                      f32 lanes of a vector
+//   V::acc, V::unit               accumulator; vector of B units or a broadcast A unit
+//   V::load_acc, V::store_acc, V::zero, V::load(b), V::broadcast(a), V::madd(acc, a, b)
+//
+// One body for all block sizes: M × N accumulators stay in registers, which the templates' constants
+// let the compiler unroll completely. (A block that does not fit spills; max_m keeps within bounds.)
+
+template <int M, int N>
+void product_block(const product_args &p) {
+    typename V::acc acc[M][N];
+    for (int m = 0; m < M; ++m)
+        for (int n = 0; n < N; ++n)
+            acc[m][n] = p.accumulate ? V::load_acc(p.c + m * p.ldc + n * V::lanes) : V::zero();
+    for (dim r = 0; r < p.runs; ++r) {
+        const char *a = p.a + p.a_run[r];
+        const char *b = p.b + p.b_run[r];
+        for (dim k = 0; k < p.k; ++k) {
+            typename V::unit bv[N];
+#pragma GCC unroll 8
+            for (int n = 0; n < N; ++n) bv[n] = V::load(b + n * (4 * V::lanes));
+#pragma GCC unroll 32
+            for (int m = 0; m < M; ++m) {
+                const typename V::unit av = V::broadcast(a + 4 * m);
+#pragma GCC unroll 8
+                for (int n = 0; n < N; ++n) acc[m][n] = V::madd(acc[m][n], av, bv[n]);
+            }
+            a += p.a_step;
+            b += p.b_step;
+        }
+    }
+    for (int m = 0; m < M; ++m)
+        for (int n = 0; n < N; ++n) V::store_acc(p.c + m * p.ldc + n * V::lanes, acc[m][n]);
+}
+
+using block_function = void (*)(const product_args &);
+
+template <int N, int M>
+constexpr void fill_blocks(block_function *table) {
+    table[M] = product_block<M, N>;
+    if constexpr (M > 1) fill_blocks<N, M - 1>(table);
+}
+
+/// table[vectors][m]; heights are V::max_m[vectors].
+struct block_table {
+    block_function of[5][33] = {};
+    constexpr block_table() {
+        fill_blocks<1, V::max_m[1]>(of[1]);
+        fill_blocks<2, V::max_m[2]>(of[2]);
+        fill_blocks<3, V::max_m[3]>(of[3]);
+        fill_blocks<4, V::max_m[4]>(of[4]);
+    }
+};
+
+void product(const product_args &p, int m, int vectors) {
+    static constexpr block_table table {};
+    table.of[vectors][m](p);
+}

@@ -1,0 +1,104 @@
+// struct V for AVX2 with FMA and F16C. Included inside an anonymous namespace.
+
+struct V {
+    static constexpr int lanes = 8;
+    // 16 registers: M·N accumulators + N of B + one broadcast.
+    static constexpr int max_m[5] = {0, 12, 6, 4, 2};
+    using vec = __m256;
+
+    static vec zero() { return _mm256_setzero_ps(); }
+    static vec set1(float x) { return _mm256_set1_ps(x); }
+    static vec add(vec a, vec b) { return _mm256_add_ps(a, b); }
+    static vec relu(vec v) { return _mm256_max_ps(_mm256_setzero_ps(), v); }  // keeps NaN
+    static vec load(const char *p) { return _mm256_loadu_ps(reinterpret_cast<const float *>(p)); }
+    static void store(char *p, vec v) { _mm256_storeu_ps(reinterpret_cast<float *>(p), v); }
+    static void store_n(char *p, vec v, dim n) {
+        float values[lanes];
+        _mm256_storeu_ps(values, v);
+        __builtin_memcpy(p, values, static_cast<std::size_t>(n) * 4);
+    }
+
+    static vec widen_bf16(__m128i v) {
+        return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(v), 16));
+    }
+    /// Round to nearest even, NaN quiet.
+    static __m128i narrow_bf16(vec v) {
+        const __m256i bits = _mm256_castps_si256(v);
+        const __m256i odd = _mm256_and_si256(_mm256_srli_epi32(bits, 16), _mm256_set1_epi32(1));
+        __m256i r = _mm256_add_epi32(_mm256_add_epi32(bits, _mm256_set1_epi32(0x7fff)), odd);
+        const __m256i nan = _mm256_castps_si256(_mm256_cmp_ps(v, v, _CMP_UNORD_Q));
+        r = _mm256_blendv_epi8(r, _mm256_or_si256(bits, _mm256_set1_epi32(0x400000)), nan);
+        r = _mm256_srli_epi32(r, 16);
+        return _mm_packus_epi32(_mm256_castsi256_si128(r), _mm256_extracti128_si256(r, 1));
+    }
+
+    template <typename E>
+    static vec load_as(const typename E::type *p) {
+        if constexpr (std::is_same_v<E, f32_element>) return _mm256_loadu_ps(p);
+        if constexpr (std::is_same_v<E, bf16_element>)
+            return widen_bf16(_mm_loadu_si128(reinterpret_cast<const __m128i *>(p)));
+        if constexpr (std::is_same_v<E, f16_element>)
+            return _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i *>(p)));
+    }
+    template <typename E>
+    static vec load_as_n(const typename E::type *p, dim n) {
+        typename E::type values[lanes] = {};
+        __builtin_memcpy(values, p, static_cast<std::size_t>(n < lanes ? n : lanes) * sizeof *p);
+        return load_as<E>(values);
+    }
+    template <typename E>
+    static void store_as(typename E::type *p, vec v) {
+        if constexpr (std::is_same_v<E, f32_element>) _mm256_storeu_ps(p, v);
+        if constexpr (std::is_same_v<E, bf16_element>)
+            _mm_storeu_si128(reinterpret_cast<__m128i *>(p), narrow_bf16(v));
+        if constexpr (std::is_same_v<E, f16_element>)
+            _mm_storeu_si128(reinterpret_cast<__m128i *>(p),
+                _mm256_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
+    }
+
+    /// Collects x·0, which is NaN exactly for infinities and NaNs.
+    struct watch {
+        vec sum = _mm256_setzero_ps();
+        void add(vec v) { sum = _mm256_fmadd_ps(v, _mm256_setzero_ps(), sum); }
+        void add_one(float v) { add(_mm256_set1_ps(v)); }
+        [[nodiscard]] std::uint32_t found() const {
+            return _mm256_movemask_ps(_mm256_cmp_ps(sum, sum, _CMP_UNORD_Q)) != 0 ? has_nonfinite
+                                                                                  : no_flags;
+        }
+    };
+
+    static void transpose(vec (&r)[8]) {
+        vec t[8];
+#pragma GCC unroll 4
+        for (int i = 0; i < 8; i += 2) {
+            t[i] = _mm256_unpacklo_ps(r[i], r[i + 1]);
+            t[i + 1] = _mm256_unpackhi_ps(r[i], r[i + 1]);
+        }
+#pragma GCC unroll 2
+        for (int i = 0; i < 8; i += 4) {
+            r[i] = _mm256_shuffle_ps(t[i], t[i + 2], 0x44);
+            r[i + 1] = _mm256_shuffle_ps(t[i], t[i + 2], 0xee);
+            r[i + 2] = _mm256_shuffle_ps(t[i + 1], t[i + 3], 0x44);
+            r[i + 3] = _mm256_shuffle_ps(t[i + 1], t[i + 3], 0xee);
+        }
+#pragma GCC unroll 4
+        for (int i = 0; i < 4; ++i) {
+            t[i] = _mm256_permute2f128_ps(r[i], r[i + 4], 0x20);
+            t[i + 4] = _mm256_permute2f128_ps(r[i], r[i + 4], 0x31);
+        }
+#pragma GCC unroll 8
+        for (int i = 0; i < 8; ++i) r[i] = t[i];
+    }
+
+    // The product's side (product_vector.inl).
+    using acc = vec;
+    using unit = vec;
+    static acc load_acc(const float *p) { return _mm256_loadu_ps(p); }
+    static void store_acc(float *p, acc v) { _mm256_storeu_ps(p, v); }
+    static unit broadcast(const char *p) {
+        float x;
+        __builtin_memcpy(&x, p, 4);
+        return _mm256_set1_ps(x);
+    }
+    static acc madd(acc c, unit a, unit b) { return _mm256_fmadd_ps(a, b, c); }
+};

@@ -1,0 +1,111 @@
+// struct V for AVX-512 (F, BW, VL, DQ). Included inside an anonymous namespace.
+
+struct V {
+    static constexpr int lanes = 16;
+    // 32 registers: M·N accumulators + N of B + a broadcast that usually folds into the FMA.
+    static constexpr int max_m[5] = {0, 28, 14, 9, 7};
+    using vec = __m512;
+
+    static __mmask16 first(dim n) {
+        return static_cast<__mmask16>(n >= 16 ? 0xffffU : (1U << n) - 1U);
+    }
+    static vec zero() { return _mm512_setzero_ps(); }
+    static vec set1(float x) { return _mm512_set1_ps(x); }
+    static vec add(vec a, vec b) { return _mm512_add_ps(a, b); }
+    static vec relu(vec v) { return _mm512_max_ps(_mm512_setzero_ps(), v); }  // keeps NaN
+    static vec load(const char *p) { return _mm512_loadu_ps(p); }
+    static void store(char *p, vec v) { _mm512_storeu_ps(p, v); }
+    static void store_n(char *p, vec v, dim n) { _mm512_mask_storeu_ps(p, first(n), v); }
+
+    static vec widen_bf16(__m256i v) {
+        return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(v), 16));
+    }
+    /// Round to nearest even, NaN quiet; VCVTNEPS2BF16 would flush subnormals.
+    static __m256i narrow_bf16(vec v) {
+        const __m512i bits = _mm512_castps_si512(v);
+        const __m512i odd = _mm512_and_si512(_mm512_srli_epi32(bits, 16), _mm512_set1_epi32(1));
+        __m512i r = _mm512_add_epi32(_mm512_add_epi32(bits, _mm512_set1_epi32(0x7fff)), odd);
+        const __mmask16 nan = _mm512_cmp_ps_mask(v, v, _CMP_UNORD_Q);
+        r = _mm512_mask_or_epi32(r, nan, bits, _mm512_set1_epi32(0x400000));
+        return _mm512_cvtepi32_epi16(_mm512_srli_epi32(r, 16));
+    }
+
+    template <typename E>
+    static vec load_as(const typename E::type *p) {
+        return load_as_n<E>(p, lanes);
+    }
+    template <typename E>
+    static vec load_as_n(const typename E::type *p, dim n) {
+        const __mmask16 m = first(n);
+        if constexpr (std::is_same_v<E, f32_element>) return _mm512_maskz_loadu_ps(m, p);
+        if constexpr (std::is_same_v<E, bf16_element>) return widen_bf16(_mm256_maskz_loadu_epi16(m, p));
+        if constexpr (std::is_same_v<E, f16_element>)
+            return _mm512_cvtph_ps(_mm256_maskz_loadu_epi16(m, p));
+    }
+    template <typename E>
+    static void store_as(typename E::type *p, vec v) {
+        if constexpr (std::is_same_v<E, f32_element>) _mm512_storeu_ps(p, v);
+        if constexpr (std::is_same_v<E, bf16_element>)
+            _mm256_storeu_si256(reinterpret_cast<__m256i *>(p), narrow_bf16(v));
+        if constexpr (std::is_same_v<E, f16_element>)
+            _mm256_storeu_si256(reinterpret_cast<__m256i *>(p),
+                _mm512_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
+    }
+
+    /// Collects x·0, which is NaN exactly for infinities and NaNs.
+    struct watch {
+        vec sum = _mm512_setzero_ps();
+        void add(vec v) { sum = _mm512_fmadd_ps(v, _mm512_setzero_ps(), sum); }
+        void add_one(float v) { add(_mm512_set1_ps(v)); }
+        [[nodiscard]] std::uint32_t found() const {
+            return _mm512_cmp_ps_mask(sum, sum, _CMP_UNORD_Q) != 0 ? has_nonfinite : no_flags;
+        }
+    };
+
+    /// 16 × 16 in 64 shuffles: pairs, quads, then 128-bit lanes.
+    static void transpose(vec (&r)[16]) {
+        vec t[16];
+#pragma GCC unroll 8
+        for (int i = 0; i < 16; i += 2) {
+            t[i] = _mm512_unpacklo_ps(r[i], r[i + 1]);
+            t[i + 1] = _mm512_unpackhi_ps(r[i], r[i + 1]);
+        }
+#pragma GCC unroll 4
+        for (int i = 0; i < 16; i += 4) {
+            r[i] = pairs_low(t[i], t[i + 2]);
+            r[i + 1] = pairs_high(t[i], t[i + 2]);
+            r[i + 2] = pairs_low(t[i + 1], t[i + 3]);
+            r[i + 3] = pairs_high(t[i + 1], t[i + 3]);
+        }
+#pragma GCC unroll 4
+        for (int i = 0; i < 4; ++i) {
+            t[i] = _mm512_shuffle_f32x4(r[i], r[i + 4], 0x88);
+            t[i + 4] = _mm512_shuffle_f32x4(r[i], r[i + 4], 0xdd);
+            t[i + 8] = _mm512_shuffle_f32x4(r[i + 8], r[i + 12], 0x88);
+            t[i + 12] = _mm512_shuffle_f32x4(r[i + 8], r[i + 12], 0xdd);
+        }
+#pragma GCC unroll 8
+        for (int i = 0; i < 8; ++i) {
+            r[i] = _mm512_shuffle_f32x4(t[i], t[i + 8], 0x88);
+            r[i + 8] = _mm512_shuffle_f32x4(t[i], t[i + 8], 0xdd);
+        }
+    }
+    static vec pairs_low(vec a, vec b) {
+        return _mm512_castpd_ps(_mm512_unpacklo_pd(_mm512_castps_pd(a), _mm512_castps_pd(b)));
+    }
+    static vec pairs_high(vec a, vec b) {
+        return _mm512_castpd_ps(_mm512_unpackhi_pd(_mm512_castps_pd(a), _mm512_castps_pd(b)));
+    }
+
+    // The product's side (product_vector.inl).
+    using acc = vec;
+    using unit = vec;
+    static acc load_acc(const float *p) { return _mm512_loadu_ps(p); }
+    static void store_acc(float *p, acc v) { _mm512_storeu_ps(p, v); }
+    static unit broadcast(const char *p) {
+        float x;
+        __builtin_memcpy(&x, p, 4);
+        return _mm512_set1_ps(x);
+    }
+    static acc madd(acc c, unit a, unit b);
+};

@@ -1,0 +1,70 @@
+// struct V in plain C++: four lanes in the compiler's own vector type, which is SSE2 on any x86-64
+// and whatever else other machines have. Included inside an anonymous namespace.
+
+struct V {
+    static constexpr int lanes = 4;
+    // 16 registers, as with AVX2; products are rounded before they are added (no FMA).
+    static constexpr int max_m[5] = {0, 12, 6, 4, 2};
+    using vec = float __attribute__((vector_size(16)));
+
+    static vec zero() { return vec {}; }
+    static vec set1(float x) { return vec {x, x, x, x}; }
+    static vec add(vec a, vec b) { return a + b; }
+    static vec relu(vec v) { return v < 0 ? vec {} : v; }  // keeps NaN
+    static vec load(const char *p) {
+        vec v;
+        __builtin_memcpy(&v, p, sizeof v);
+        return v;
+    }
+    static void store(char *p, vec v) { __builtin_memcpy(p, &v, sizeof v); }
+    static void store_n(char *p, vec v, dim n) {
+        __builtin_memcpy(p, &v, static_cast<std::size_t>(n) * 4);
+    }
+
+    template <typename E>
+    static vec load_as(const typename E::type *p) {
+        vec v;
+        for (int i = 0; i < lanes; ++i) v[i] = E::to_float(p[i]);
+        return v;
+    }
+    template <typename E>
+    static vec load_as_n(const typename E::type *p, dim n) {
+        vec v = {};
+        for (int i = 0; i < lanes && i < n; ++i) v[i] = E::to_float(p[i]);
+        return v;
+    }
+    template <typename E>
+    static void store_as(typename E::type *p, vec v) {
+        for (int i = 0; i < lanes; ++i) p[i] = E::from_float(v[i]);
+    }
+
+    /// Collects x·0, which is NaN exactly for infinities and NaNs.
+    struct watch {
+        vec sum = {};
+        void add(vec v) { sum += v * 0.0F; }
+        void add_one(float v) { sum[0] += v * 0.0F; }
+        [[nodiscard]] std::uint32_t found() const {
+            bool nan = false;
+            for (int i = 0; i < lanes; ++i) nan = nan || sum[i] != sum[i];
+            return nan ? has_nonfinite : no_flags;
+        }
+    };
+
+    static void transpose(vec (&r)[4]) {
+        vec t[4];
+        for (int i = 0; i < 4; ++i) t[i] = vec {r[0][i], r[1][i], r[2][i], r[3][i]};
+        for (int i = 0; i < 4; ++i) r[i] = t[i];
+    }
+
+    // The product's side (product_vector.inl).
+    using acc = vec;
+    using unit = vec;
+    static acc load_acc(const float *p) { return load(reinterpret_cast<const char *>(p)); }
+    static void store_acc(float *p, acc v) { store(reinterpret_cast<char *>(p), v); }
+    static unit broadcast(const char *p) {
+        float x;
+        __builtin_memcpy(&x, p, 4);
+        return set1(x);
+    }
+    static acc madd(acc c, unit a, unit b) { return c + a * b; }
+};

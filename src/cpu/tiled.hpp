@@ -1,0 +1,82 @@
+// What the two dense drivers (tiled_data, tiled_weights) share: patches and runs.
+#pragma once
+
+#include <algorithm>
+
+#include "conv/problem.hpp"
+#include "cpu/geometry.hpp"
+#include "cpu/kernels/kernels.hpp"
+
+namespace convgrad::cpu {
+
+/// Positions beyond a patch that a kernel may read (never use) because its blocks are whole.
+inline constexpr dim patch_slack = 32;
+
+inline dim patch_bytes(const kernel_set &kernels, dim units, dim positions) {
+    return round_up_to(
+        units * kernels.parts * positions * kernels.unit_bytes + patch_slack * kernels.unit_bytes, 64);
+}
+
+/// One row of a patch along the last axis.
+struct patch_row {
+    dim at;         // position in the patch
+    dim in[3];      // input index of its first element, which may lie outside
+    dim count;      // positions
+    dim lo, hi;     // those that exist in the input
+
+    [[nodiscard]] dim offset(const conv::data_strides &s) const {
+        return in[0] * s.x[0] + in[1] * s.x[1] + in[2] * s.x[2];
+    }
+};
+
+/// Which of `count` positions from input index `first` on, `step` apart, exist.
+inline void clip(dim first, dim step, dim count, dim length, dim &lo, dim &hi) {
+    lo = first >= 0 ? 0 : std::min(count, div_up(-first, step));
+    hi = first >= length ? lo : std::max(lo, std::min(count, div_up(length - first, step)));
+}
+
+/// Calls body(patch_row) for each row of the patch that a tile needs: the tile starts at t0 and has
+/// `length` ≤ tile positions per axis.
+template <typename Body>
+void for_each_patch_row(const axis_walk (&walk)[3], const axis_patch (&patch)[3], const dim (&tile)[3],
+    const dim (&t0)[3], const dim (&length)[3], Body &&body) {
+    for (const auto &sd : patch[0].segments)
+        for (dim d = 0; d < sd.count - (tile[0] - length[0]); ++d)
+            for (const auto &sh : patch[1].segments)
+                for (dim h = 0; h < sh.count - (tile[1] - length[1]); ++h)
+                    for (const auto &sw : patch[2].segments) {
+                        patch_row row {};
+                        row.at = ((sd.at + d) * patch[1].length + sh.at + h) * patch[2].length + sw.at;
+                        row.in[0] = t0[0] * walk[0].in_step + sd.in + d * walk[0].in_step;
+                        row.in[1] = t0[1] * walk[1].in_step + sh.in + h * walk[1].in_step;
+                        row.in[2] = t0[2] * walk[2].in_step + sw.in;
+                        row.count = sw.count - (tile[2] - length[2]);
+                        const bool inside = row.in[0] >= 0 && row.in[0] < walk[0].in_length
+                            && row.in[1] >= 0 && row.in[1] < walk[1].in_length;
+                        if (inside)
+                            clip(row.in[2], walk[2].in_step, row.count, walk[2].in_length, row.lo, row.hi);
+                        body(row);
+                    }
+}
+
+/// `count` rows of C in blocks of nearly equal height.
+inline void multiply_run(const kernel_set &kernels, product_args args, dim count, int vectors) {
+    const dim row = args.ldc;
+    if (kernels.format == operand_format::amx) {  // whole tiles of 16 rows
+        for (dim done = 0; done < count; done += 32) {
+            kernels.product(args, count - done > 16 ? 32 : 16, vectors);
+            args.c += 32 * row;
+            args.a += 32 * kernels.unit_bytes;
+        }
+        return;
+    }
+    const dim blocks = div_up(count, kernels.max_m[vectors]);
+    for (dim b = 0; b < blocks; ++b) {
+        const dim m = count * (b + 1) / blocks - count * b / blocks;
+        kernels.product(args, static_cast<int>(m), vectors);
+        args.c += m * row;
+        args.a += m * kernels.unit_bytes;
+    }
+}
+
+}  // namespace convgrad::cpu

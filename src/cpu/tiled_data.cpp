@@ -1,0 +1,375 @@
+// Execution of the dense driver for forward and backward data. Start reading at execute(); the choice
+// of blocks is in tiled_data_plan.cpp.
+//
+// For each task (a tile of positions × a block of output channels):
+//   for each chunk of reduced channels:
+//     the input patch that the tile needs is packed, padding as zeros           pack_patch
+//     C[position][channel] += Σ_taps patch(tap) · weights(tap)                  multiply
+//   C leaves with bias, add, ReLU and one rounding                              store_tile
+//
+// The order in which an output element is summed (chunks, taps, channels) depends on the problem only,
+// never on tiles or threads.
+#include "cpu/tiled_data.hpp"
+
+#include <algorithm>
+
+#include "cpu/element.hpp"
+#include "cpu/tasks.hpp"
+#include "cpu/tiled.hpp"
+
+namespace convgrad::cpu {
+
+struct tiled_data::task {
+    const conv::buffers *data;
+    dim n, images, group, block;
+    dim t0[3];      // first position
+    dim length[3];  // positions of the longest phase in this tile
+    bool padded;    // some tap lies outside the input
+};
+
+struct tiled_data::scratch {
+    char *weights;
+    char *patch;
+    float *c;
+    float *bias;
+    char *exact;          // memory of exact_
+    dim held_block = -1;  // group·blocks + block whose weights are packed
+    std::uint32_t weight_flags = no_flags;
+};
+
+dim tiled_data::kept_units() const {
+    return keep_weights_ ? units(k_chunk_) * (chunks_ - 1) + units(chunk_channels(chunks_ - 1))
+                         : units(k_chunk_);
+}
+
+dim tiled_data::c_floats() const {
+    return rows_ * static_cast<dim>(phases_.size()) * panels_per_block_ * panel_width();
+}
+
+std::size_t tiled_data::scratch_bytes() const {
+    const dim bytes = round_up_to(panels_per_block_ * panel_bytes(kept_units()), 64)
+        + patch_bytes(kernels_, units(k_chunk_), patch_positions_) + round_up_to(4 * c_floats(), 64)
+        + round_up_to(4 * panels_per_block_ * panel_width(), 64);
+    return static_cast<std::size_t>(bytes) + (exact_ ? exact_->scratch_bytes() : 0);
+}
+
+std::size_t tiled_data::workspace() const { return scratch_bytes() * static_cast<std::size_t>(workers_); }
+
+tiled_data::scratch tiled_data::make_scratch(char *memory) const {
+    scratch s {};
+    s.weights = memory;
+    s.patch = s.weights + round_up_to(panels_per_block_ * panel_bytes(kept_units()), 64);
+    char *c = s.patch + patch_bytes(kernels_, units(k_chunk_), patch_positions_);
+    char *bias = c + round_up_to(4 * c_floats(), 64);
+    s.c = static_cast<float *>(static_cast<void *>(c));
+    s.bias = static_cast<float *>(static_cast<void *>(bias));
+    s.exact = bias + round_up_to(4 * panels_per_block_ * panel_width(), 64);
+    s.held_block = -1;
+    return s;
+}
+
+tiled_data::task tiled_data::make_task(const conv::buffers &data, dim index) const {
+    task t {};
+    t.data = &data;
+    for (int a = 2; a >= 0; --a) {
+        t.t0[a] = index % tiles_[a] * tile_[a];
+        index /= tiles_[a];
+        t.length[a] = std::min(tile_[a], walk_[a].longest - t.t0[a]);
+        t.padded = t.padded || touches_padding(walk_[a], t.t0[a], t.length[a]);
+    }
+    const dim image_groups = div_up(p_.mb, images_per_task_);
+    t.n = index % image_groups * images_per_task_;
+    t.images = std::min(images_per_task_, p_.mb - t.n);
+    index /= image_groups;
+    t.block = index % blocks_;
+    t.group = index / blocks_;
+    return t;
+}
+
+void tiled_data::execute(const conv::buffers &data, char *workspace, const executor &threads) const {
+    fill_unreached(data, threads);
+    if (tasks_ == 0) return;
+    std::vector<scratch> workers;
+    for (int w = 0; w < workers_; ++w)
+        workers.push_back(make_scratch(workspace + static_cast<std::size_t>(w) * scratch_bytes()));
+    for_each_task(threads.limited(workers_), tasks_, [&](int worker, dim index) {
+        task t = make_task(data, index);
+        for (dim i = 0; i < t.images; ++i, ++t.n) run_task(workers[static_cast<std::size_t>(worker)], t);
+    });
+}
+
+void tiled_data::run_task(scratch &s, const task &t) const {
+    if (s.held_block != t.group * blocks_ + t.block) {
+        s.held_block = t.group * blocks_ + t.block;
+        s.weight_flags = no_flags;
+        load_bias(s, t);
+        if (keep_weights_) pack_weights(s, t, 0, chunks_);
+    }
+    for (dim chunk = 0; chunk < chunks_; ++chunk)
+        if (!run_chunk(s, t, chunk)) return;
+    store_tile(s, t);
+}
+
+/// Packs and multiplies one chunk. Values that this format cannot treat exactly send the whole tile to
+/// another path, which finishes it; then false.
+bool tiled_data::run_chunk(scratch &s, const task &t, dim chunk) const {
+    if (!keep_weights_) pack_weights(s, t, chunk, 1);
+    const std::uint32_t flags = pack_patch(s, t, chunk) | s.weight_flags;
+    if (exact_ && flags != no_flags) {
+        scratch other = exact_->make_scratch(s.exact);
+        exact_->run_task(other, t);
+        return false;
+    }
+    // A padded tap must contribute nothing, but 0 · ∞ is NaN.
+    if ((s.weight_flags & has_nonfinite) != 0 && t.padded) {
+        multiply_careful(s, t);
+        store_tile(s, t);
+        return false;
+    }
+    multiply(s, t, chunk);
+    return true;
+}
+
+void tiled_data::load_bias(const scratch &s, const task &t) const {
+    if (!p_.bias) return;
+    const dim first = t.block * panels_per_block_ * panel_width();
+    const dim last = std::min(out_c_, first + panels_per_block_ * panel_width());
+    for (dim c = first; c < last; ++c)
+        s.bias[c - first]
+            = load_float(t.data->bias, p_.type, (t.group * out_c_ + c) * p_.bias_stride);
+}
+
+void tiled_data::pack_weights(scratch &s, const task &t, dim first_chunk, dim chunks) const {
+    const dim size = static_cast<dim>(size_of(p_.type));
+    const char *weights = static_cast<const char *>(t.data->weights) + size * t.group * p_.weights.g;
+    const dim k_pitch = panel_width() * kernels_.column_bytes;
+    char *out = s.weights;
+    for (dim chunk = first_chunk; chunk < first_chunk + chunks; ++chunk) {
+        const dim channels = chunk_channels(chunk);
+        for (dim j = 0; j < panels_per_block_; ++j, out += panel_bytes(units(channels))) {
+            const dim panel = t.block * panels_per_block_ + j;
+            if (panel >= panels_) continue;
+            const dim column = panel * panel_width();
+            const pack_args args {
+                weights + size * (chunk * k_chunk_ * weights_in_ + column * weights_out_), p_.type,
+                weights_in_, weights_out_, channels, std::min(panel_width(), out_c_ - column), 0, 0, out};
+            s.weight_flags |= kernels_.pack_weights(args, tap_weights_.data(), taps_,
+                static_cast<int>(panel_vectors(panel)), units(channels) * k_pitch, k_pitch);
+        }
+    }
+}
+
+std::uint32_t tiled_data::pack_patch(const scratch &s, const task &t, dim chunk) const {
+    const dim size = static_cast<dim>(size_of(p_.type));
+    const dim channel = t.group * in_c_ + chunk * k_chunk_;
+    const char *in = static_cast<const char *>(forward() ? t.data->src : t.data->dst)
+        + size * (t.n * in_strides_.n + channel * in_strides_.c);
+    const dim part_pitch = patch_positions_ * kernels_.unit_bytes;
+    std::uint32_t flags = no_flags;
+    for_each_patch_row(walk_, patch_, tile_, t.t0, t.length, [&](const patch_row &row) {
+        const pack_args args {in + size * row.offset(in_strides_), p_.type, in_strides_.c,
+            in_strides_.x[2] * walk_[2].in_step, chunk_channels(chunk), row.count, row.lo, row.hi,
+            s.patch + row.at * kernels_.unit_bytes};
+        flags |= kernels_.pack_channels(args, part_pitch * kernels_.parts, part_pitch);
+    });
+    return flags;
+}
+
+bool tiled_data::phase_length(const phase &f, const task &t, dim (&length)[3]) {
+    for (int a = 0; a < 3; ++a) length[a] = std::min(t.length[a], f.axis[a]->count - t.t0[a]);
+    return length[0] > 0 && length[1] > 0 && length[2] > 0;
+}
+
+/// Calls body(position in C, position in the patch, count) for each run of positions side by side.
+template <typename Body>
+void tiled_data::for_each_run(const dim (&length)[3], Body &&body) const {
+    const dim patch_row_pitch = patch_[2].length, patch_plane_pitch = patch_row_pitch * patch_[1].length;
+    for (dim d = 0; d < length[0]; ++d) {
+        if (flat_) {
+            body(d * plane_pitch_, d * patch_plane_pitch, (length[1] - 1) * row_pitch_ + length[2]);
+            continue;
+        }
+        for (dim h = 0; h < length[1]; ++h)
+            body(d * plane_pitch_ + h * row_pitch_, d * patch_plane_pitch + h * patch_row_pitch,
+                length[2]);
+    }
+}
+
+void tiled_data::multiply(const scratch &s, const task &t, dim chunk) const {
+    const dim chunk_units = units(chunk_channels(chunk));
+    const dim part_pitch = patch_positions_ * kernels_.unit_bytes;
+    const char *weights = s.weights
+        + (keep_weights_ ? chunk * panels_per_block_ * panel_bytes(units(k_chunk_)) : 0);
+    product_args args {};
+    args.ldc = panel_width();
+    args.k = chunk_units;
+    args.a_step = part_pitch * kernels_.parts;
+    args.a_part = part_pitch;
+    args.a_tile = 16 * dim {kernels_.unit_bytes};
+    args.b_step = panel_width() * kernels_.column_bytes;
+    args.b_part = args.b_step / kernels_.parts;
+    args.b_tile = 1024;
+    args.accumulate = chunk > 0;
+    for (std::size_t ph = 0; ph < phases_.size(); ++ph) {
+        const phase &f = phases_[ph];
+        dim length[3];
+        if (!phase_length(f, t, length)) continue;
+        args.a_run = tap_patch_.data() + f.first_tap;
+        args.b_run = tap_packed_[chunk == chunks_ - 1 ? 1 : 0].data() + f.first_tap;
+        args.runs = f.taps;
+        for (dim j = 0; j < panels_per_block_; ++j) {
+            const dim panel = t.block * panels_per_block_ + j;
+            if (panel >= panels_) break;
+            float *c = s.c + (static_cast<dim>(ph) * panels_per_block_ + j) * rows_ * panel_width();
+            args.b = weights + j * panel_bytes(chunk_units);
+            for_each_run(length, [&](dim position, dim patch_position, dim count) {
+                args.c = c + position * panel_width();
+                args.a = s.patch + patch_position * kernels_.unit_bytes;
+                multiply_run(kernels_, args, count, static_cast<int>(panel_vectors(panel)));
+            });
+        }
+    }
+}
+
+/// The plain sum over taps inside the input only, straight from the tensors: for weights with
+/// infinities or NaNs beside padding. Slow, and rare.
+void tiled_data::multiply_careful(const scratch &s, const task &t) const {
+    const void *in = forward() ? t.data->src : t.data->dst;
+    const dim in_base = t.n * in_strides_.n + t.group * in_c_ * in_strides_.c;
+    const dim first = t.block * panels_per_block_ * panel_width();
+    const dim last = std::min(out_c_, first + panels_per_block_ * panel_width());
+    for (std::size_t ph = 0; ph < phases_.size(); ++ph) {
+        const phase &f = phases_[ph];
+        dim length[3];
+        if (!phase_length(f, t, length)) continue;
+        for_each_tap_inside(f, t, length, [&](dim position, bool first_tap, dim in_offset, dim w_offset) {
+            for (dim o = first; o < last; ++o) {
+                float &c = s.c[((static_cast<dim>(ph) * panels_per_block_ + (o - first) / panel_width())
+                                       * rows_
+                                   + position)
+                        * panel_width()
+                    + (o - first) % panel_width()];
+                float sum = first_tap ? 0 : c;
+                if (in_offset >= 0)
+                    for (dim i = 0; i < in_c_; ++i)
+                        sum += load_float(in, p_.type, in_base + in_offset + i * in_strides_.c)
+                            * load_float(t.data->weights, p_.type,
+                                t.group * p_.weights.g + w_offset + i * weights_in_ + o * weights_out_);
+                c = sum;
+            }
+        });
+    }
+}
+
+/// Calls body(position in C, is first call for it, offset of the input element or −1, offset of the
+/// weights) for each position and tap of a phase.
+template <typename Body>
+void tiled_data::for_each_tap_inside(
+    const phase &f, const task &t, const dim (&length)[3], Body &&body) const {
+    dim y[3];
+    for (y[0] = 0; y[0] < length[0]; ++y[0])
+        for (y[1] = 0; y[1] < length[1]; ++y[1])
+            for (y[2] = 0; y[2] < length[2]; ++y[2]) {
+                const dim position = y[0] * plane_pitch_ + y[1] * row_pitch_ + y[2];
+                bool first = true;
+                for (const axis_tap &kd : f.axis[0]->taps)
+                    for (const axis_tap &kh : f.axis[1]->taps)
+                        for (const axis_tap &kw : f.axis[2]->taps) {
+                            const axis_tap *tap[3] = {&kd, &kh, &kw};
+                            dim in = 0, w = 0;
+                            for (int a = 0; a < 3; ++a) {
+                                const dim x = (t.t0[a] + y[a]) * walk_[a].in_step + tap[a]->off;
+                                in = in < 0 || x < 0 || x >= walk_[a].in_length
+                                    ? -1
+                                    : in + x * in_strides_.x[static_cast<std::size_t>(a)];
+                                w += tap[a]->k * p_.weights.k[static_cast<std::size_t>(a)];
+                            }
+                            body(position, first, in, w);
+                            first = false;
+                        }
+            }
+}
+
+void tiled_data::store_tile(const scratch &s, const task &t) const {
+    const dim size = static_cast<dim>(size_of(p_.type));
+    char *out = static_cast<char *>(forward() ? t.data->dst : t.data->src);
+    store_args args {};
+    args.type = p_.type;
+    args.c_cs = 1;
+    args.c_xs = panel_width();
+    args.cs = out_strides_.c;
+    args.xs = out_strides_.x[2] * walk_[2].out_step;
+    args.add_cs = p_.add_strides.c;
+    args.add_xs = p_.add_strides.x[2] * walk_[2].out_step;
+    args.accumulate = p_.accumulate;
+    args.relu = p_.relu;
+    for (std::size_t ph = 0; ph < phases_.size(); ++ph) {
+        const phase &f = phases_[ph];
+        dim length[3];
+        if (!phase_length(f, t, length)) continue;
+        for (dim j = 0; j < panels_per_block_; ++j) {
+            const dim column = (t.block * panels_per_block_ + j) * panel_width();
+            if (column >= out_c_) break;
+            const float *c = s.c + (static_cast<dim>(ph) * panels_per_block_ + j) * rows_ * panel_width();
+            args.channels = std::min(panel_width(), out_c_ - column);
+            args.bias = p_.bias ? s.bias + j * panel_width() : nullptr;
+            const dim channel = t.group * out_c_ + column;
+            for (dim d = 0; d < length[0]; ++d)
+                for (dim h = 0; h < length[1]; ++h) {
+                    const dim x[3] = {f.axis[0]->first + (t.t0[0] + d) * walk_[0].out_step,
+                        f.axis[1]->first + (t.t0[1] + h) * walk_[1].out_step,
+                        f.axis[2]->first + t.t0[2] * walk_[2].out_step};
+                    const auto at = [&](const conv::data_strides &st) {
+                        return size
+                            * (t.n * st.n + channel * st.c + x[0] * st.x[0] + x[1] * st.x[1]
+                                + x[2] * st.x[2]);
+                    };
+                    args.c = c + (d * plane_pitch_ + h * row_pitch_) * panel_width();
+                    args.count = length[2];
+                    args.out = out + at(out_strides_);
+                    if (p_.add) args.add = static_cast<const char *>(t.data->add) + at(p_.add_strides);
+                    kernels_.store(args);
+                }
+        }
+    }
+}
+
+/// Output positions that no tap reaches are empty sums: bias, add and old contents still apply.
+void tiled_data::fill_unreached(const conv::buffers &data, const executor &threads) const {
+    bool all = tasks_ == 0;  // nothing to sum at all
+    bool some = all;
+    for (const axis_walk &walk : walk_) {
+        dim reached = 0;
+        for (const axis_phase &f : walk.phases) reached += f.count;
+        some = some || reached < walk.out_length;
+        all = all || reached == 0;
+    }
+    const dim out_all = out_c_ * p_.groups;
+    if (!some || p_.mb == 0 || out_all == 0) return;
+    const std::vector<float> zeros(static_cast<std::size_t>(round_up_to(out_all, 64)));
+    std::vector<float> bias(zeros);
+    for (dim c = 0; p_.bias && c < out_all; ++c)
+        bias[static_cast<std::size_t>(c)] = load_float(data.bias, p_.type, c * p_.bias_stride);
+    const dim size = static_cast<dim>(size_of(p_.type));
+    char *out = static_cast<char *>(forward() ? data.dst : data.src);
+    for_each_task(threads, p_.mb * walk_[0].out_length * walk_[1].out_length, [&](int, dim index) {
+        const dim h = index % walk_[1].out_length, d = index / walk_[1].out_length % walk_[0].out_length;
+        const dim n = index / walk_[1].out_length / walk_[0].out_length;
+        const bool row = all || !is_reached(walk_[0], d) || !is_reached(walk_[1], h);
+        const auto at = [&](const conv::data_strides &s, dim w) {
+            return size * (n * s.n + d * s.x[0] + h * s.x[1] + w * s.x[2]);
+        };
+        const dim step = row ? 1 : walk_[2].out_step;
+        for (dim w = 0; w < std::min(step, walk_[2].out_length); ++w) {
+            if (!row && is_reached(walk_[2], w)) continue;
+            store_args args {zeros.data(), 1, 0, out_all, div_up(walk_[2].out_length - w, step),
+                out + at(out_strides_, w), p_.type, out_strides_.c, out_strides_.x[2] * step,
+                p_.bias ? bias.data() : nullptr,
+                p_.add ? static_cast<const char *>(data.add) + at(p_.add_strides, w) : nullptr,
+                p_.add_strides.c, p_.add_strides.x[2] * step, p_.accumulate, p_.relu};
+            kernels_.store(args);
+        }
+    });
+}
+
+}  // namespace convgrad::cpu

@@ -1,0 +1,112 @@
+// The dense driver for forward and backward data: tiles of positions × blocks of output channels.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "conv/problem.hpp"
+#include "cpu/geometry.hpp"
+#include "cpu/kernels/kernels.hpp"
+#include "cpu/parallel.hpp"
+
+namespace convgrad::cpu {
+
+class tiled_data {
+public:
+    /// `workspace_limit` is met by smaller blocks and fewer workers where possible; see workspace().
+    /// `exact` (null if `kernels` is of format fma itself) takes tiles that `kernels` cannot hold.
+    tiled_data(const conv::problem &p, const kernel_set &kernels, const kernel_set *exact, int threads,
+        std::size_t workspace_limit);
+
+    [[nodiscard]] std::size_t workspace() const;
+    [[nodiscard]] std::string describe() const;
+    void execute(const conv::buffers &data, char *workspace, const executor &threads) const;
+
+private:
+    /// One combination of a phase per axis, with its range in the lists of taps.
+    struct phase {
+        const axis_phase *axis[3];
+        dim first_tap, taps;
+    };
+    /// Memory of one worker, and what it currently holds.
+    struct scratch;
+    /// A tile of positions of one image, one group, one block of output channels.
+    struct task;
+
+    /// The same tasks with other kernels.
+    tiled_data(const tiled_data &like, const kernel_set &kernels);
+
+    void choose_chunks();
+    void choose_panels();
+    void choose_blocks(int threads);
+    void choose_tile(dim positions);
+    bool shrink();
+    void settle();
+    [[nodiscard]] scratch make_scratch(char *memory) const;
+    [[nodiscard]] task make_task(const conv::buffers &data, dim index) const;
+    [[nodiscard]] std::size_t scratch_bytes() const;
+    [[nodiscard]] dim chunk_channels(dim chunk) const;
+    [[nodiscard]] dim units(dim channels) const {
+        return div_up(channels, kernels_.k_per_unit);
+    }
+    [[nodiscard]] dim panel_width() const { return static_cast<dim>(vectors_) * kernels_.lanes; }
+    [[nodiscard]] dim panel_vectors(dim panel) const;
+    /// Packed weights of one panel for one chunk of reduced channels, all taps.
+    [[nodiscard]] dim panel_bytes(dim chunk_units) const {
+        return chunk_units * taps_ * panel_width() * kernels_.column_bytes;
+    }
+    [[nodiscard]] dim kept_units() const;
+    [[nodiscard]] dim c_floats() const;
+    [[nodiscard]] bool forward() const { return p_.what == conv::pass::forward; }
+    /// Positions of phase f in a tile, per axis; false if none.
+    static bool phase_length(const phase &f, const task &t, dim (&length)[3]);
+    template <typename Body>
+    void for_each_run(const dim (&length)[3], Body &&body) const;
+    template <typename Body>
+    void for_each_tap_inside(
+        const phase &f, const task &t, const dim (&length)[3], Body &&body) const;
+
+    void run_task(scratch &s, const task &t) const;
+    bool run_chunk(scratch &s, const task &t, dim chunk) const;
+    void pack_weights(scratch &s, const task &t, dim first_chunk, dim chunks) const;
+    [[nodiscard]] std::uint32_t pack_patch(const scratch &s, const task &t, dim chunk) const;
+    void multiply(const scratch &s, const task &t, dim chunk) const;
+    void multiply_careful(const scratch &s, const task &t) const;
+    void load_bias(const scratch &s, const task &t) const;
+    void store_tile(const scratch &s, const task &t) const;
+    void fill_unreached(const conv::buffers &data, const executor &threads) const;
+
+    conv::problem p_;
+    const kernel_set &kernels_;
+    // What is read and written, whichever the pass.
+    dim in_c_, out_c_;  // channels per group
+    conv::data_strides in_strides_, out_strides_;
+    dim weights_in_, weights_out_;  // weights strides of the reduced and of the output channel
+
+    axis_walk walk_[3];
+    axis_patch patch_[3];
+    dim patch_positions_ = 0;
+    dim tile_[3] = {1, 1, 1}, tiles_[3] = {1, 1, 1};
+    bool flat_;  // rows of a tile form one run of positions; the gaps are computed and dropped
+    dim row_pitch_ = 0, plane_pitch_ = 0;  // of C, in positions
+    dim rows_ = 0;                         // positions of C per phase
+
+    std::vector<phase> phases_;
+    std::vector<dim> tap_weights_;   // elements from the block's first weight
+    std::vector<dim> tap_patch_;     // bytes from the patch's start
+    std::vector<dim> tap_packed_[2]; // bytes in a panel: for whole chunks, for the last chunk
+    dim taps_ = 0, max_phase_taps_ = 0;
+
+    dim k_chunk_ = 0, chunks_ = 1;  // reduced channels per pass over the tile
+    int vectors_ = 1;               // width of a panel
+    dim panels_ = 1, panels_per_block_ = 1, blocks_ = 1;
+    bool keep_weights_ = true;  // scratch holds a block's weights for all chunks
+    dim images_per_task_ = 1;
+    dim tasks_ = 0;
+    int workers_ = 1;
+
+    std::unique_ptr<tiled_data> exact_;  // fma kernels, for tiles that the format cannot hold
+};
+
+}  // namespace convgrad::cpu

@@ -1,0 +1,244 @@
+// Choice of blocks for tiled_data. Sizes are in terms of a core's own cache: the packed weights of a
+// block stay in L2 while tiles stream past them; a tile's patch and its C lie beside them.
+//
+// Nothing here may change the order of a sum: k_chunk_ is a constant of the kernel set, everything
+// else only decides which elements are computed together.
+#include <algorithm>
+#include <cmath>
+
+#include <convgrad/error.hpp>
+
+#include "cpu/tiled.hpp"
+#include "cpu/tiled_data.hpp"
+
+namespace convgrad::cpu {
+namespace {
+
+constexpr dim weights_target = 512 << 10;  // packed weights of a block, if a block can be that small
+constexpr dim weights_most = 4 << 20;      // beyond this they are packed anew for each tile and chunk
+constexpr dim tile_target = 384 << 10;     // patch and C of a tile
+constexpr dim patch_row_bytes = 1024;      // of one position: sets k_chunk_
+constexpr dim most_tasks = dim {1} << 30;
+
+/// Rough cycles of one k step of a block of C: multiply-adds, or loads where there are more of
+/// those, never less than the latency that few accumulators cannot hide; plus the step itself.
+double step_cost(dim m, dim vectors) {
+    const double fma = static_cast<double>(m * vectors);
+    const double loads = 0.6 * static_cast<double>(m + vectors);
+    return std::max({fma, loads, 6.0}) + 1.0;
+}
+
+}  // namespace
+
+tiled_data::tiled_data(const conv::problem &p, const kernel_set &kernels, const kernel_set *exact,
+    int threads, std::size_t workspace_limit)
+    : p_(p), kernels_(kernels), flat_(kernels.format == operand_format::amx) {
+    in_c_ = forward() ? p.ic : p.oc;
+    out_c_ = forward() ? p.oc : p.ic;
+    in_strides_ = forward() ? p.src : p.dst;
+    out_strides_ = forward() ? p.dst : p.src;
+    weights_in_ = forward() ? p.weights.i : p.weights.o;
+    weights_out_ = forward() ? p.weights.o : p.weights.i;
+    for (std::size_t a = 0; a < 3; ++a)
+        walk_[a] = forward() ? walk_forward(p.x[a]) : walk_backward(p.x[a]);
+    taps_ = 1;
+    dim positions = 1;
+    for (const axis_walk &walk : walk_) {
+        dim taps = 0;
+        for (const axis_phase &f : walk.phases) taps += static_cast<dim>(f.taps.size());
+        taps_ *= taps;
+        positions *= walk.longest;
+    }
+    const bool empty = p.mb == 0 || p.groups == 0 || in_c_ == 0 || out_c_ == 0 || taps_ == 0
+        || positions == 0;
+    if (empty) return;  // fill_unreached does what there is to do
+    choose_chunks();
+    choose_panels();
+    choose_blocks(threads);
+    settle();
+    if (exact != nullptr) exact_.reset(new tiled_data(*this, *exact));
+    while (scratch_bytes() > workspace_limit && shrink()) {
+        settle();
+        if (exact != nullptr) exact_.reset(new tiled_data(*this, *exact));
+    }
+    if (scratch_bytes() > workspace_limit)
+        throw error(error_code::out_of_memory,
+            "convolution: the workspace limit is " + std::to_string(workspace_limit)
+                + " bytes, but the leanest plan needs " + std::to_string(scratch_bytes()));
+    workers_ = static_cast<int>(std::min<dim>(
+        {std::max(threads, 1), tasks_, static_cast<dim>(workspace_limit / scratch_bytes())}));
+}
+
+tiled_data::tiled_data(const tiled_data &like, const kernel_set &kernels)
+    : p_(like.p_), kernels_(kernels), in_c_(like.in_c_), out_c_(like.out_c_),
+      in_strides_(like.in_strides_), out_strides_(like.out_strides_), weights_in_(like.weights_in_),
+      weights_out_(like.weights_out_), flat_(like.flat_), taps_(like.taps_) {
+    for (int a = 0; a < 3; ++a) {
+        walk_[a] = like.walk_[a];
+        tile_[a] = like.tile_[a];
+    }
+    choose_chunks();
+    vectors_ = static_cast<int>(like.panel_width() / kernels.lanes);
+    panels_ = like.panels_;
+    panels_per_block_ = like.panels_per_block_;
+    images_per_task_ = like.images_per_task_;
+    // The weights of a block are packed for one tile only: no use in keeping more than a chunk.
+    keep_weights_ = false;
+    settle();
+}
+
+void tiled_data::choose_chunks() {
+    const dim channel_bytes = dim {kernels_.unit_bytes} * kernels_.parts / kernels_.k_per_unit;
+    const dim most = round_up_to(patch_row_bytes / channel_bytes, kernels_.k_per_unit);
+    chunks_ = div_up(in_c_, most);
+    k_chunk_ = round_up_to(div_up(in_c_, chunks_), kernels_.k_per_unit);
+    chunks_ = div_up(in_c_, k_chunk_);
+}
+
+dim tiled_data::chunk_channels(dim chunk) const { return std::min(k_chunk_, in_c_ - chunk * k_chunk_); }
+
+dim tiled_data::panel_vectors(dim panel) const {
+    return std::min<dim>(vectors_, div_up(out_c_ - panel * panel_width(), kernels_.lanes));
+}
+
+/// Picks the panel width whose blocks cover rows × channels with the least work.
+void tiled_data::choose_panels() {
+    const dim columns = div_up(out_c_, kernels_.lanes);
+    const dim row = std::min<dim>(walk_[2].longest, 1 << 20);
+    double best = 0;
+    for (int v = 1; v <= kernels_.max_vectors; ++v) {
+        const dim pieces = flat_ ? 1 : div_up(row, kernels_.max_m[v]);
+        const dim m = flat_ ? 1 : div_up(row, pieces);
+        const double full = static_cast<double>(columns / v) * step_cost(m, v);
+        const double rest = columns % v == 0 ? 0 : step_cost(m, columns % v);
+        const double cost = static_cast<double>(pieces) * (full + rest);
+        if (v == 1 || cost < best) best = cost, vectors_ = v;
+    }
+    if (flat_) vectors_ = static_cast<int>(std::min<dim>(columns, kernels_.max_vectors));
+    panels_ = div_up(out_c_, panel_width());
+}
+
+void tiled_data::choose_blocks(int threads) {
+    const dim one_panel = panel_bytes(units(in_c_));
+    keep_weights_ = one_panel <= weights_most;
+    panels_per_block_ = std::clamp<dim>(weights_target / std::max<dim>(one_panel, 1), 1, panels_);
+    // C must leave room for a decent tile.
+    panels_per_block_ = std::min(panels_per_block_, std::max<dim>(1, 512 / panel_width()));
+    panels_per_block_ = div_up(panels_, div_up(panels_, panels_per_block_));
+    dim phases = 1;
+    for (const axis_walk &walk : walk_) phases *= static_cast<dim>(walk.phases.size());
+    const dim patch_bytes_each = units(k_chunk_) * kernels_.unit_bytes * kernels_.parts;
+    const dim c_bytes_each = 4 * phases * panels_per_block_ * panel_width();
+    dim positions = std::max<dim>(16, tile_target / (patch_bytes_each + c_bytes_each));
+    choose_tile(positions);
+    // Enough tasks for every thread, as long as a tile remains worth packing for.
+    const auto tasks = [&] {
+        return p_.groups * div_up(panels_, panels_per_block_) * p_.mb * tiles_[0] * tiles_[1] * tiles_[2];
+    };
+    while (threads > 1 && tasks() < 4 * dim {threads}) {
+        if (positions > 64) {
+            choose_tile(positions /= 2);
+        } else if (panels_per_block_ > 1) {
+            panels_per_block_ = div_up(panels_per_block_, 2);
+        } else {
+            break;
+        }
+    }
+}
+
+/// A tile of about `positions`: whole rows first, then planes; cut evenly.
+void tiled_data::choose_tile(dim positions) {
+    for (int a = 2; a >= 0; --a) {
+        const dim length = walk_[a].longest;
+        tiles_[a] = div_up(length, std::clamp<dim>(positions, 1, length));
+        tile_[a] = div_up(length, tiles_[a]);
+        tiles_[a] = div_up(length, tile_[a]);
+        positions /= tile_[a];
+    }
+}
+
+/// Makes scratch smaller at the cost of speed; false if nothing is left to give.
+bool tiled_data::shrink() {
+    if (panels_per_block_ > 1) {
+        panels_per_block_ = div_up(panels_per_block_, 2);
+        return true;
+    }
+    if (const dim positions = tile_[0] * tile_[1] * tile_[2]; positions > 16) {
+        choose_tile(positions / 2);
+        return true;
+    }
+    if (keep_weights_ && chunks_ > 1) {
+        keep_weights_ = false;
+        return true;
+    }
+    if (vectors_ > 1) {
+        vectors_ = vectors_ / 2;
+        panels_ = div_up(out_c_, panel_width());
+        return true;
+    }
+    if (const dim positions = tile_[0] * tile_[1] * tile_[2]; positions > 1) {
+        choose_tile(positions / 2);
+        return true;
+    }
+    return false;
+}
+
+/// Everything that follows from the choices.
+void tiled_data::settle() {
+    patch_positions_ = 1;
+    for (int a = 0; a < 3; ++a) {
+        patch_[a] = make_patch(walk_[a], tile_[a]);
+        patch_positions_ *= patch_[a].length;
+        tiles_[a] = div_up(walk_[a].longest, tile_[a]);
+    }
+    row_pitch_ = flat_ ? patch_[2].length : tile_[2];
+    plane_pitch_ = (tile_[1] - 1) * row_pitch_ + tile_[2];
+    if (flat_) plane_pitch_ = round_up_to(plane_pitch_, 16);
+    rows_ = tile_[0] * plane_pitch_;
+
+    phases_.clear();
+    tap_weights_.clear();
+    tap_patch_.clear();
+    for (std::size_t d = 0; d < walk_[0].phases.size(); ++d)
+        for (std::size_t h = 0; h < walk_[1].phases.size(); ++h)
+            for (std::size_t w = 0; w < walk_[2].phases.size(); ++w) {
+                phase f {{&walk_[0].phases[d], &walk_[1].phases[h], &walk_[2].phases[w]},
+                    static_cast<dim>(tap_weights_.size()), 0};
+                for (std::size_t kd = 0; kd < f.axis[0]->taps.size(); ++kd)
+                    for (std::size_t kh = 0; kh < f.axis[1]->taps.size(); ++kh)
+                        for (std::size_t kw = 0; kw < f.axis[2]->taps.size(); ++kw) {
+                            tap_weights_.push_back(f.axis[0]->taps[kd].k * p_.weights.k[0]
+                                + f.axis[1]->taps[kh].k * p_.weights.k[1]
+                                + f.axis[2]->taps[kw].k * p_.weights.k[2]);
+                            const dim position = (patch_[0].start[d][kd] * patch_[1].length
+                                                     + patch_[1].start[h][kh])
+                                    * patch_[2].length
+                                + patch_[2].start[w][kw];
+                            tap_patch_.push_back(position * kernels_.unit_bytes);
+                        }
+                f.taps = static_cast<dim>(tap_weights_.size()) - f.first_tap;
+                phases_.push_back(f);
+            }
+    const dim k_pitch = panel_width() * kernels_.column_bytes;
+    for (int last = 0; last < 2; ++last) {
+        const dim chunk_units = units(last == 0 ? k_chunk_ : chunk_channels(chunks_ - 1));
+        tap_packed_[last].resize(static_cast<std::size_t>(taps_));
+        for (dim tap = 0; tap < taps_; ++tap)
+            tap_packed_[last][static_cast<std::size_t>(tap)] = tap * chunk_units * k_pitch;
+    }
+    blocks_ = div_up(panels_, panels_per_block_);
+    const dim per_image = p_.groups * blocks_ * tiles_[0] * tiles_[1] * tiles_[2];
+    images_per_task_ = std::max<dim>(1, div_up(per_image * p_.mb, most_tasks));
+    tasks_ = per_image * div_up(p_.mb, images_per_task_);
+}
+
+std::string tiled_data::describe() const {
+    if (tasks_ == 0) return "nothing to sum";
+    const auto n = [](dim v) { return std::to_string(v); };
+    return "tile " + n(tile_[0]) + "x" + n(tile_[1]) + "x" + n(tile_[2]) + ", phases "
+        + n(static_cast<dim>(phases_.size())) + ", panel " + n(panel_width()) + ", block "
+        + n(std::min(out_c_, panels_per_block_ * panel_width())) + " channels, chunk " + n(k_chunk_)
+        + " of " + n(in_c_) + (keep_weights_ ? "" : ", weights packed per tile") + ", tasks " + n(tasks_);
+}
+
+}  // namespace convgrad::cpu

@@ -1,0 +1,84 @@
+// The dense driver for the weights gradient: blocks of channels × channels × taps, summed over parts
+// of the batch and space, and the parts added in a fixed order.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "conv/problem.hpp"
+#include "cpu/geometry.hpp"
+#include "cpu/kernels/kernels.hpp"
+#include "cpu/parallel.hpp"
+
+namespace convgrad::cpu {
+
+class tiled_weights {
+public:
+    tiled_weights(const conv::problem &p, const kernel_set &kernels, const kernel_set *exact,
+        int threads, std::size_t workspace_limit);
+
+    [[nodiscard]] std::size_t workspace() const;
+    [[nodiscard]] std::string describe() const;
+    void execute(const conv::buffers &data, char *workspace, const executor &threads) const;
+
+private:
+    /// One of the two data operands: src is read through the taps, dst is not.
+    struct side {
+        dim channels;  // per group
+        dim block;     // channels of one task
+        dim blocks;
+        conv::data_strides strides;
+        bool is_src;
+    };
+    struct scratch;
+    struct task;
+
+    tiled_weights(const tiled_weights &like, const kernel_set &kernels);
+    void choose_orientation();
+    void choose_blocks();
+    void choose_tile(dim bytes);
+    void choose_parts(std::size_t workspace_limit);
+    void settle_taps();
+    void settle_tile();
+
+    [[nodiscard]] dim panel_width() const { return static_cast<dim>(vectors_) * kernels_.lanes; }
+    [[nodiscard]] dim panels() const { return div_up(columns_.channels, panel_width()); }
+    [[nodiscard]] dim partial_floats() const;  // one part, all groups
+    [[nodiscard]] float *c_of(float *partial, dim group, dim panel, dim tap, dim row) const;
+    [[nodiscard]] dim positions(const side &s) const;
+    [[nodiscard]] dim padded(const side &s, dim channels) const;
+    [[nodiscard]] dim packed_bytes(const side &s) const;
+    [[nodiscard]] std::size_t scratch_bytes() const;
+    [[nodiscard]] dim part_pairs(dim length) const;
+
+    void run_task(const conv::buffers &data, scratch &s, float *partials, dim index) const;
+    void run_tile(const conv::buffers &data, scratch &s, task &t, bool first) const;
+    std::uint32_t pack(const conv::buffers &data, const side &s, const task &t, char *out) const;
+    void multiply(const scratch &s, const task &t, bool first) const;
+    void multiply_careful(const conv::buffers &data, const task &t, bool first) const;
+    [[nodiscard]] float careful_sum(const conv::buffers &data, const task &t,
+        const axis_tap *const (&taps)[3], dim row, dim column) const;
+    void write_out(const conv::buffers &data, float *partials, const executor &threads) const;
+    void write_panel(const conv::buffers &data, float *partials, dim group, dim panel, dim row0,
+        dim row1) const;
+    void write_zeros(const conv::buffers &data) const;
+
+    conv::problem p_;
+    const kernel_set &kernels_;
+    axis_walk walk_[3];
+    axis_patch patch_[3];
+    dim tile_[3] = {1, 1, 1}, tiles_[3] = {1, 1, 1};
+    side rows_ {}, columns_ {};  // broadcast and vector operand
+    int vectors_ = 1;
+    /// Kept taps: offset in the patch (positions) and in diff_weights (elements).
+    std::vector<dim> tap_patch_, tap_out_;
+    /// Taps that never meet the input: their gradient is an empty sum.
+    std::vector<dim> tap_empty_;
+    dim parts_ = 1, tiles_all_ = 0;
+    dim tasks_ = 0;
+    int workers_ = 1;
+    std::unique_ptr<tiled_weights> exact_;
+};
+
+}  // namespace convgrad::cpu

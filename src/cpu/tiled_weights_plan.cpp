@@ -1,0 +1,179 @@
+// Choice of blocks for tiled_weights. Everything that decides the order of a sum (tiles, parts) comes
+// from the problem and constants; the number of threads decides only how many workers there are.
+#include <algorithm>
+
+#include <convgrad/error.hpp>
+
+#include "cpu/tiled.hpp"
+#include "cpu/tiled_weights.hpp"
+
+namespace convgrad::cpu {
+namespace {
+
+constexpr dim tile_target = 384 << 10;   // both packed operands of a tile
+constexpr dim partials_most = 8 << 20;   // all parts together, unless one alone is larger
+constexpr dim tasks_wanted = 32;
+constexpr dim part_macs_least = 1 << 20;  // a part smaller than this is not worth its addition
+constexpr dim block_channels = 512;
+
+/// See tiled_data_plan.cpp.
+double step_cost(dim m, dim vectors) {
+    return std::max({static_cast<double>(m * vectors), 0.6 * static_cast<double>(m + vectors), 6.0})
+        + 1.0;
+}
+
+/// Cheapest panel width for `rows` × `columns` of C, and its cost per position.
+double best_panel(const kernel_set &k, dim rows, dim columns, int &vectors) {
+    double best = 0;
+    const dim all = div_up(columns, k.lanes);
+    for (int v = 1; v <= k.max_vectors; ++v) {
+        const dim pieces = div_up(rows, k.max_m[v]);
+        const dim m = div_up(rows, pieces);
+        const double cost = static_cast<double>(pieces)
+            * (static_cast<double>(all / v) * step_cost(m, v)
+                + (all % v == 0 ? 0 : step_cost(m, all % v)));
+        if (v == 1 || cost < best) best = cost, vectors = v;
+    }
+    return best;
+}
+
+}  // namespace
+
+tiled_weights::tiled_weights(const conv::problem &p, const kernel_set &kernels,
+    const kernel_set *exact, int threads, std::size_t workspace_limit)
+    : p_(p), kernels_(kernels) {
+    for (std::size_t a = 0; a < 3; ++a) walk_[a] = walk_forward(p.x[a]);
+    choose_orientation();
+    settle_taps();
+    const bool empty = p.mb == 0 || p.groups == 0 || p.ic == 0 || p.oc == 0 || tap_out_.empty();
+    if (empty) return;  // write_zeros does what there is to do
+    choose_blocks();
+    dim target = tile_target;
+    choose_tile(target);
+    if (exact != nullptr) exact_.reset(new tiled_weights(*this, *exact));
+    choose_parts(workspace_limit);
+    // A smaller workspace: narrower blocks, then smaller tiles.
+    while (static_cast<std::size_t>(4 * parts_ * partial_floats()) + scratch_bytes() > workspace_limit) {
+        if (target <= 4096 && rows_.block <= kernels_.lanes && columns_.block <= panel_width()) break;
+        rows_.block = std::max<dim>(kernels_.lanes, round_up_to(rows_.block / 2, kernels_.lanes));
+        columns_.block = std::max(panel_width(), round_up_to(columns_.block / 2, panel_width()));
+        rows_.blocks = div_up(rows_.channels, rows_.block);
+        columns_.blocks = div_up(columns_.channels, columns_.block);
+        choose_tile(target = std::max<dim>(target / 2, 4096));
+        if (exact != nullptr) exact_.reset(new tiled_weights(*this, *exact));
+    }
+    tasks_ = parts_ * p.groups * rows_.blocks * columns_.blocks;
+    const std::size_t fixed = static_cast<std::size_t>(4 * parts_ * partial_floats());
+    if (fixed + scratch_bytes() > workspace_limit)
+        throw error(error_code::out_of_memory,
+            "weights gradient: the workspace limit is " + std::to_string(workspace_limit)
+                + " bytes, but the leanest plan needs " + std::to_string(fixed + scratch_bytes()));
+    workers_ = static_cast<int>(std::min<dim>({std::max(threads, 1), tasks_,
+        static_cast<dim>((workspace_limit - fixed) / scratch_bytes())}));
+}
+
+tiled_weights::tiled_weights(const tiled_weights &like, const kernel_set &kernels)
+    : p_(like.p_), kernels_(kernels), rows_(like.rows_), columns_(like.columns_),
+      tap_out_(like.tap_out_) {
+    for (int a = 0; a < 3; ++a) {
+        walk_[a] = like.walk_[a];
+        tile_[a] = like.tile_[a];
+        tiles_[a] = like.tiles_[a];
+    }
+    vectors_ = static_cast<int>(like.panel_width() / kernels.lanes);
+    settle_tile();
+}
+
+/// Which operand is broadcast and which runs along vectors: whichever costs less.
+void tiled_weights::choose_orientation() {
+    int v_src_rows = 1, v_dst_rows = 1;
+    const bool src_rows = best_panel(kernels_, p_.ic, p_.oc, v_src_rows)
+        <= best_panel(kernels_, p_.oc, p_.ic, v_dst_rows);
+    const side src {p_.ic, p_.ic, 1, p_.src, true}, dst {p_.oc, p_.oc, 1, p_.dst, false};
+    rows_ = src_rows ? src : dst;
+    columns_ = src_rows ? dst : src;
+    vectors_ = src_rows ? v_src_rows : v_dst_rows;
+}
+
+void tiled_weights::choose_blocks() {
+    const auto cut = [](side &s, dim multiple) {
+        s.blocks = div_up(s.channels, block_channels);
+        s.block = round_up_to(div_up(s.channels, s.blocks), multiple);
+        s.blocks = div_up(s.channels, s.block);
+    };
+    cut(rows_, kernels_.lanes);
+    cut(columns_, panel_width());
+}
+
+/// Tiles that keep both packed operands within `bytes`; whole rows first, then planes.
+void tiled_weights::choose_tile(dim bytes) {
+    dim positions = std::max<dim>(8, bytes / (4 * (rows_.block + columns_.block)));
+    for (int a = 2; a >= 0; --a) {
+        const dim length = walk_[a].longest;
+        tiles_[a] = div_up(length, std::clamp<dim>(positions, 1, length));
+        tile_[a] = div_up(length, tiles_[a]);
+        tiles_[a] = div_up(length, tile_[a]);
+        positions /= tile_[a];
+    }
+    settle_tile();
+}
+
+/// Parts of the reduction: as many as give enough tasks, if memory and work allow.
+void tiled_weights::choose_parts(std::size_t workspace_limit) {
+    tiles_all_ = p_.mb * tiles_[0] * tiles_[1] * tiles_[2];
+    const dim bytes = 4 * partial_floats();
+    const dim blocks = p_.groups * rows_.blocks * columns_.blocks;
+    const double work = conv::macs(p_) / static_cast<double>(part_macs_least);
+    parts_ = div_up(tasks_wanted, blocks);
+    parts_ = std::min(parts_, partials_most / std::max<dim>(bytes, 1));
+    parts_ = std::min(parts_, static_cast<dim>(std::min(work, 1e6)));
+    parts_ = std::clamp<dim>(parts_, 1, tiles_all_);
+    while (parts_ > 1
+        && static_cast<std::size_t>(parts_ * bytes) + scratch_bytes() > workspace_limit)
+        --parts_;
+    // With too few parts, cut the gradient itself further.
+    while (parts_ * p_.groups * rows_.blocks * columns_.blocks < tasks_wanted) {
+        if (columns_.block > panel_width() && columns_.block >= rows_.block)
+            columns_.block = round_up_to(columns_.block / 2, panel_width());
+        else if (rows_.block > 4 * kernels_.lanes)
+            rows_.block = round_up_to(rows_.block / 2, kernels_.lanes);
+        else
+            break;
+        rows_.blocks = div_up(rows_.channels, rows_.block);
+        columns_.blocks = div_up(columns_.channels, columns_.block);
+    }
+}
+
+void tiled_weights::settle_taps() {
+    const auto &w = p_.weights.k;
+    for (dim kd = 0; kd < p_.x[0].kernel; ++kd)
+        for (dim kh = 0; kh < p_.x[1].kernel; ++kh)
+            for (dim kw = 0; kw < p_.x[2].kernel; ++kw) {
+                const dim k[3] = {kd, kh, kw};
+                bool kept = p_.mb > 0;
+                for (int a = 0; a < 3; ++a)
+                    kept = kept && !walk_[a].phases.empty()
+                        && std::any_of(walk_[a].phases[0].taps.begin(), walk_[a].phases[0].taps.end(),
+                            [&](const axis_tap &t) { return t.k == k[a]; });
+                (kept ? tap_out_ : tap_empty_).push_back(kd * w[0] + kh * w[1] + kw * w[2]);
+            }
+}
+
+void tiled_weights::settle_tile() {
+    for (int a = 0; a < 3; ++a) patch_[a] = make_patch(walk_[a], tile_[a]);
+    tap_patch_.clear();
+    for (dim d : patch_[0].start[0])
+        for (dim h : patch_[1].start[0])
+            for (dim w : patch_[2].start[0])
+                tap_patch_.push_back((d * patch_[1].length + h) * patch_[2].length + w);
+}
+
+std::string tiled_weights::describe() const {
+    if (tasks_ == 0) return "nothing to sum";
+    const auto n = [](dim v) { return std::to_string(v); };
+    return "tile " + n(tile_[0]) + "x" + n(tile_[1]) + "x" + n(tile_[2]) + ", vectors along "
+        + (rows_.is_src ? "dst" : "src") + " channels, panel " + n(panel_width()) + ", block "
+        + n(rows_.block) + "x" + n(columns_.block) + ", parts " + n(parts_) + ", tasks " + n(tasks_);
+}
+
+}  // namespace convgrad::cpu
