@@ -1,0 +1,70 @@
+// Workspaces: nothing is written beyond the size a plan states (guard page and canaries, see
+// workbench), and a limit is met by a leaner plan with the same result, or refused.
+#include <gtest/gtest.h>
+
+#include <convgrad/error.hpp>
+
+#include "support/workbench.hpp"
+
+namespace convgrad::test {
+namespace {
+
+using conv::problem;
+
+TEST(workspace, limit_is_met_or_refused) {
+    workbench bench;
+    int leaner = 0, refused = 0;
+    for (std::uint64_t seed = 1; seed <= 400; ++seed) {
+        rng random(seed);
+        const problem p = random_problem(random, 2e5);
+        bench.load(p, fill::integers, seed);
+        bench.run_reference();
+        for (const isa set : usable_isas())
+            for (const int threads : {1, 4}) {
+                const std::size_t free = bench.run({.max_isa = set, .threads = threads}).workspace;
+                ASSERT_EQ(bench.compare_exact(), "");
+                std::size_t smallest_granted = free;
+                for (const std::size_t limit : {free, free - free / 4, free / 2, free / 8,
+                         std::size_t{4096}, std::size_t{64}, std::size_t{0}}) {
+                    try {
+                        const auto report = bench.run(
+                            {.max_isa = set, .threads = threads, .workspace_limit = limit});
+                        ASSERT_LE(report.workspace, limit) << to_text(p);
+                        ASSERT_EQ(bench.compare_exact(), "") << "limit " << limit;
+                        leaner += report.workspace < free;
+                        smallest_granted = std::min(smallest_granted, limit);
+                    } catch (const error &e) {
+                        ASSERT_EQ(e.code(), error_code::out_of_memory) << e.what();
+                        ASSERT_LT(limit, free) << e.what();
+                        // What was possible within less must be possible within more.
+                        ASSERT_LT(limit, std::max<std::size_t>(smallest_granted, 1));
+                        ++refused;
+                    }
+                }
+            }
+    }
+    RecordProperty("leaner", leaner);
+    RecordProperty("refused", refused);
+}
+
+// The message must tell the limit and what would have been enough.
+TEST(workspace, refusal_names_the_numbers) {
+    problem p;
+    p.what = conv::pass::backward_weights;
+    p.mb = 4;
+    p.ic = p.oc = 64;
+    p.x[1] = p.x[2] = make_axis(28, 3, 1, 1, 1, 1);
+    set_layouts(p, data_layout::nxc, weights_layout::xio, data_layout::nxc);
+    for (const isa set : usable_isas()) {
+        try {
+            const auto plan = conv::make_plan(p, {.max_isa = set, .workspace = 1});
+            EXPECT_LE(plan->workspace(), 1U);
+        } catch (const error &e) {
+            EXPECT_EQ(e.code(), error_code::out_of_memory);
+            EXPECT_NE(std::string(e.what()).find("workspace"), std::string::npos) << e.what();
+        }
+    }
+}
+
+}  // namespace
+}  // namespace convgrad::test
