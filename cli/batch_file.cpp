@@ -34,8 +34,10 @@ std::vector<word> read_words(const fs::path &file) {
         for (std::string part; line >> part && part.front() != '#';) {
             const bool goes_on = part.back() == '\\';
             if (goes_on) part.pop_back();
-            if (joins && !words.empty()) words.back().text += part;
-            else if (!part.empty()) words.push_back({part, number});
+            if (joins && !words.empty())
+                words.back().text += part;
+            else if (!part.empty())
+                words.push_back({part, number});
             joins = goes_on;
         }
     }

@@ -225,13 +225,13 @@ void execute(run &r, const engine &on) {
 std::string describe_failure(const run &r, const worst &w, const points &which) {
     const std::string_view name = ops::schema_of(r.c.kind).outputs[0].name;
     return fmt::format(
-        "{} data: {}{} expected {:.9g}, got {:.9g} ({}; {} terms); {} of {} {} elements wrong",
+        "{} data: {}{} expected {:.9g}, got {:.9g} ({}; {} terms); {} of {} {} wrong",
         exact(r) ? "integer" : "real", name, index_text(r.c, r.call.problem, w.at), w.expected,
         w.got,
         exact(r)
             ? "must be equal"
             : fmt::format("error {:.3g}, bound {:.3g}", std::fabs(w.got - w.expected), w.bound),
-        w.terms, w.wrong, which.count(), which.all() ? "" : "sampled");
+        w.terms, w.wrong, which.count(), which.all() ? "elements" : "sampled elements");
 }
 
 /// Empty if all is well.

@@ -1,14 +1,19 @@
 // The command `convgrad`: reads the arguments and hands over to one subcommand.
+#include <algorithm>
 #include <exception>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <convgrad/error.hpp>
 #include <convgrad/version.hpp>
 
 #include "info.hpp"
+#include "op/schema.hpp"
 #include "ops.hpp"
 #include "usage_error.hpp"
 #include "verify.hpp"
@@ -45,6 +50,19 @@ constexpr const char *ops_examples = R"(Examples:
 constexpr const char *info_examples = R"(Example:
   CONVGRAD_MAX_ISA=avx2 convgrad info)";
 
+/// CLI11 would only say that a subcommand is required.
+void check_subcommand(const CLI::App &app, std::string_view word) {
+    if (word.empty() || word.starts_with("-")) return;
+    std::vector<std::string> names;
+    for (const CLI::App *sub : app.get_subcommands({})) names.push_back(sub->get_name());
+    if (std::find(names.begin(), names.end(), word) != names.end()) return;
+    const std::vector<std::string_view> views(names.begin(), names.end());
+    const std::string_view near = ops::nearest(word, views);
+    throw usage_error(fmt::format("there is no subcommand '{}'; {}", word,
+        near.empty() ? fmt::format("expected {}", fmt::join(names, ", "))
+                     : fmt::format("did you mean {}?", near)));
+}
+
 int run(int argc, char **argv) {
     CLI::App app("Convolutions and their gradients on CPUs", "convgrad");
     app.set_version_flag("--version", CONVGRAD_VERSION_STRING);
@@ -74,6 +92,7 @@ int run(int argc, char **argv) {
     info_app->callback([&] { status = run_info(); });
 
     try {
+        check_subcommand(app, argc > 1 ? argv[1] : "");
         app.parse(argc, argv);
     } catch (const CLI::ParseError &e) {
         return app.exit(e) == 0 ? 0 : exit_usage;

@@ -60,7 +60,8 @@ void progress::show(std::size_t done, std::string_view label) {
 
     const double share = static_cast<double>(done) / static_cast<double>(total_);
     const double spent = std::chrono::duration<double>(now - start_).count();
-    const std::string left = done == 0 ? "" : " " + time_text(spent / share - spent) + " left";
+    const std::string left =
+        done == 0 ? "" : fmt::format(" {} left", time_text(spent / share - spent));
     constexpr std::size_t cells = 24;
     const auto full = static_cast<std::size_t>(share * cells);
     std::string line =

@@ -1,0 +1,150 @@
+#!/usr/bin/env bash
+# Runs the command the way users do: exit status, what goes to stdout and what to stderr.
+#   command_test.sh PATH_OF_CONVGRAD
+set -u
+convgrad=$1
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+failures=0
+
+complain() {
+    printf 'FAILED: %s\n' "$1"
+    sed 's/^/  out: /' "$work/out"
+    sed 's/^/  err: /' "$work/err"
+    failures=$((failures + 1))
+}
+
+# run STATUS ARGS...: runs the command and checks its exit status.
+run() {
+    local expected=$1
+    shift
+    what="convgrad $*"
+    "$convgrad" "$@" >"$work/out" 2>"$work/err" </dev/null
+    local status=$?
+    [ "$status" -eq "$expected" ] || complain "$what: exit status $status, not $expected"
+}
+out_has() { grep -qF -- "$1" "$work/out" || complain "$what: stdout lacks '$1'"; }
+out_lacks() { ! grep -qF -- "$1" "$work/out" || complain "$what: stdout has '$1'"; }
+err_has() { grep -qF -- "$1" "$work/err" || complain "$what: stderr lacks '$1'"; }
+err_is_empty() { [ ! -s "$work/err" ] || complain "$what: stderr is not empty"; }
+out_is_empty() { [ ! -s "$work/out" ] || complain "$what: stdout is not empty"; }
+last_line_is() { [ "$(tail -n 1 "$work/out")" = "$1" ] || complain "$what: last line is not '$1'"; }
+
+# Help and version.
+run 0 --help
+out_has 'Exit status:'
+out_has 'verify'
+run 0 --version
+grep -qE '^[0-9]+\.[0-9]+\.[0-9]+$' "$work/out" || complain 'the version is no version'
+for subcommand in verify ops info; do
+    run 0 "$subcommand" --help
+    out_has 'convgrad '"$subcommand"
+    out_has 'Example'
+    err_is_empty
+done
+
+# Bad arguments: status 2, a message on stderr, nothing on stdout.
+bad() {
+    local message=$1
+    shift
+    run 2 "$@"
+    out_is_empty
+    err_has "$message"
+}
+bad 'subcommand'
+bad 'expected verify, ops, info' nonsense
+bad 'did you mean verify' verfy
+bad '--nonsense' verify --nonsense
+bad 'did you mean ConvolutionBackwardData' ops ConvolutonBackwardData
+bad 'did you mean ConvolutionBackwardWeights' verify --op ConvolutionBackwardWeight ic3ih5oc4kh3
+bad 'did you mean bf16' verify --dtype bf61 ic3ih5oc4kh3
+bad 'expected NXC, NCX' verify --data-format NHWC ic3ih5oc4kh3
+bad 'takes XOI or IOX' verify --deconv --weights-format OIX ic3ih5oc4kh3
+bad 'transposed' verify --deconv --op Convolution ic3ih5oc4kh3
+bad '--threads 0' verify --threads 0 ic3ih5oc4kh3
+bad '--threads two' verify --threads two ic3ih5oc4kh3
+bad '--isa mmx' verify --isa mmx ic3ih5oc4kh3
+bad '--math' verify --math exact ic3ih5oc4kh3
+bad '--match' verify --match '(' ic3ih5oc4kh3
+bad '--mb' verify --mb -1 ic3ih5oc4kh3
+bad '--seed' verify --seed x ic3ih5oc4kh3
+bad 'position 4' verify ic3xh5oc4kh3
+bad "cannot read batch file '$work/absent'" verify --batch "$work/absent"
+printf 'ic3ih5oc4kh3\n# comment\nic3ih5oc4kz3\n' >"$work/wrong"
+bad "$work/wrong:3" verify --batch "$work/wrong"
+printf -- '--batch=wrong2\n' >"$work/wrong2"
+bad 'include itself' verify --batch "$work/wrong2"
+
+# ops and info.
+run 0 ops
+for op in Convolution ConvolutionBackwardData ConvolutionBackwardWeights ConvTranspose \
+    ConvTransposeBackwardData ConvTransposeBackwardWeights; do
+    out_has "$op"
+done
+run 0 ops ConvolutionBackpropWeights-1
+out_has 'ConvolutionBackwardWeights'
+out_has 'weights_shape'
+out_has 'auto_pad'
+run 0 info
+out_has 'instruction sets found'
+out_has 'threads'
+out_has 'algorithms'
+
+# verify.
+run 0 verify ic3ih5oc4kh3
+last_line_is '3 passed, 0 failed'
+out_has 'ConvolutionBackwardWeights'
+out_lacks $'\033'
+err_is_empty
+run 0 verify ic3ih5oc4kh3 --quiet
+[ "$(wc -l <"$work/out")" -eq 1 ] || complain "$what: more than the closing line"
+last_line_is '3 passed, 0 failed'
+run 0 verify ic3ih5oc4kh3 --deconv
+last_line_is '3 passed, 0 failed'
+out_has 'ConvTransposeBackwardWeights'
+run 0 verify ic3ih5oc4kh3 --op all --dtype f32,bf16,f16 --data-format NXC,NCX --weights-format all \
+    --threads 1,2 --isa portable
+last_line_is '144 passed, 0 failed'
+run 0 verify --op ConvolutionBackpropWeights-1,convtranspose ic3ih5oc4kh3 --math strict,fast --seed 7
+last_line_is '4 passed, 0 failed'
+run 0 verify ic3ih5oc4kh3 --exhaustive --isa all --op Convolution
+grep -qE '^[1-5] passed, 0 failed$' "$work/out" || complain "$what: closing line"
+run 0 verify mb0ic3ih5oc4kh3 ic0ih5oc4kh3 ic4ih5oc0kh3 --dtype all --deconv
+last_line_is '27 passed, 0 failed'
+
+# A problem that needs more memory than any machine has is skipped, and said so.
+run 0 verify mb1000000000ic3000ih500oc4kh3 --op Convolution
+last_line_is '0 passed, 0 failed, 1 skipped'
+
+# Batch files.
+printf '# two problems\nic3ih5oc4kh3 n"x*2"\n' >"$work/spaced"
+run 2 verify --batch "$work/spaced"
+printf '# two problems\nic3ih5oc4kh3n"x*2" # one\n\nmb1_ic4iw7_oc6_kw3pw1\n' >"$work/plain"
+run 0 verify --batch "$work/plain"
+last_line_is '6 passed, 0 failed'
+run 0 verify --batch "$work/plain" ic3ih5oc4kh3 --op Convolution
+last_line_is '3 passed, 0 failed'
+run 0 verify --batch "$work/plain" "$work/plain" --op Convolution
+last_line_is '4 passed, 0 failed'
+run 0 verify --batch="$work/plain" --match 'x\*2' --mb 3
+last_line_is '3 passed, 0 failed'
+printf -- '--reset --stag=axb --dir=BWD_W --dt=bf16,s8:s8:f32\n--batch=plain\n--dt=u8:s8:s8 ic3ih5oc4kh3\n' >"$work/options"
+run 0 verify --batch "$work/options"
+last_line_is '2 passed, 0 failed'
+out_has 'bf16'
+err_has '--stag (1)'
+err_has '1 problems of batch files'
+run 0 verify --batch "$work/options" --op Convolution --dtype f32 --quiet
+last_line_is '3 passed, 0 failed'
+err_is_empty
+printf '' >"$work/empty"
+run 0 verify --batch "$work/empty"
+last_line_is '0 passed, 0 failed'
+
+# The embedded set, cut down to one type and layout.
+run 0 verify --dtype f32 --data-format NXC --weights-format XIO,XOI
+grep -qE '^[0-9]+ passed, 0 failed$' "$work/out" || complain "$what: closing line"
+out_has 'ConvTransposeBackwardData'
+
+[ "$failures" -eq 0 ] || exit 1
+echo 'all as expected'
