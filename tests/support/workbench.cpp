@@ -29,7 +29,7 @@ isa running_isa = isa::portable;
 void report_crash(int signal_number) {
     // Formatting is not signal-safe, but the process is lost anyway.
     if (running != nullptr) {
-        const std::string text = "crash (guard page?) in isa "
+        const std::string text = "crash in isa "
                                  + std::to_string(static_cast<int>(running_isa)) + ": "
                                  + to_text(*running) + '\n';
         [[maybe_unused]] const auto written = ::write(STDERR_FILENO, text.data(), text.size());
@@ -158,6 +158,7 @@ double error_bound(data_type out, double value, double magnitude, dim terms) {
 workbench::workbench() {
     std::signal(SIGSEGV, report_crash);
     std::signal(SIGBUS, report_crash);
+    std::signal(SIGFPE, report_crash);
 }
 
 bool workbench::is_output(role r) const {
