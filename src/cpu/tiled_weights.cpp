@@ -141,7 +141,7 @@ std::uint32_t tiled_weights::pack(
         + size * (t.n * s.strides.n + (t.group * s.channels + first) * s.strides.c);
     std::uint32_t flags = no_flags;
     const auto pack_row = [&](const char *row, dim xs, dim at, dim count, dim lo, dim hi) {
-        const pack_args args {row, p_.type, s.strides.c, xs, channels, count - pair, lo, hi,
+        const pack_args args {row, p_.type, s.strides.c, xs, channels, count, lo, hi,
             out + 4 * block * at};
         const pair_row second {row + size * pair * xs, lo - pair, hi - pair};
         flags |= kernels_.pack_positions(args, second, block, panel_pitch);
@@ -149,7 +149,7 @@ std::uint32_t tiled_weights::pack(
     if (s.is_src) {
         for_each_patch_row(walk_, patch_, tile_, t.t0, t.length, [&](const patch_row &row) {
             pack_row(in + size * row.offset(s.strides), s.strides.x[2] * walk_[2].in_step, row.at,
-                row.count, row.lo, row.hi);
+                row.count - t.length[2] + half, row.lo, row.hi);
         });
         return flags;
     }
@@ -157,8 +157,8 @@ std::uint32_t tiled_weights::pack(
         for (dim h = 0; h < t.length[1]; ++h) {
             const dim offset = (t.t0[0] + d) * s.strides.x[0] + (t.t0[1] + h) * s.strides.x[1]
                 + t.t0[2] * s.strides.x[2];
-            // Rows of dst are cut to whole pairs: the partner of a last odd position is zero.
-            pack_row(in + size * offset, s.strides.x[2], (d * tile_[1] + h) * tile_[2], half + pair, 0,
+            // The partner of a last odd position is zero.
+            pack_row(in + size * offset, s.strides.x[2], (d * tile_[1] + h) * tile_[2], half, 0,
                 t.length[2]);
         }
     return flags;

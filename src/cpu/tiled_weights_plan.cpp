@@ -43,10 +43,10 @@ tiled_weights::tiled_weights(const conv::problem &p, const kernel_set &kernels,
     const kernel_set *exact, int threads, std::size_t workspace_limit)
     : p_(p), kernels_(kernels) {
     for (std::size_t a = 0; a < 3; ++a) walk_[a] = walk_forward(p.x[a]);
-    choose_orientation();
     settle_taps();
     const bool empty = p.mb == 0 || p.groups == 0 || p.ic == 0 || p.oc == 0 || tap_out_.empty();
     if (empty) return;  // write_zeros does what there is to do
+    choose_orientation();
     choose_blocks();
     dim target = tile_target;
     choose_tile(target);
@@ -115,12 +115,12 @@ void tiled_weights::choose_tile(dim bytes) {
         tiles_[a] = div_up(length, tile_[a]);
         positions /= tile_[a];
     }
+    tiles_all_ = p_.mb * tiles_[0] * tiles_[1] * tiles_[2];
     settle_tile();
 }
 
 /// Parts of the reduction: as many as give enough tasks, if memory and work allow.
 void tiled_weights::choose_parts(std::size_t workspace_limit) {
-    tiles_all_ = p_.mb * tiles_[0] * tiles_[1] * tiles_[2];
     const dim bytes = 4 * partial_floats();
     const dim blocks = p_.groups * rows_.blocks * columns_.blocks;
     const double work = conv::macs(p_) / static_cast<double>(part_macs_least);
