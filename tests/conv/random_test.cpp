@@ -19,12 +19,12 @@ guarded_memory::side side_for(std::uint64_t seed) {
 }
 
 /// Runs a loaded problem everywhere that it can run. Named algorithms may refuse; the free choice
-/// may not.
+/// may not. Ends at the first failure.
 template <typename Check>
 void run_everywhere(workbench &bench, Check &&check) {
     for (const isa set : usable_isas()) {
         bench.run({.max_isa = set});
-        check(set, "");
+        if (!check(set, "")) return;
         for (const std::string_view algorithm : conv::algorithm_names()) {
             try {
                 bench.run({.max_isa = set, .algorithm = algorithm});
@@ -32,7 +32,7 @@ void run_everywhere(workbench &bench, Check &&check) {
                 ASSERT_EQ(e.code(), error_code::unsupported) << e.what();
                 continue;
             }
-            check(set, algorithm);
+            if (!check(set, algorithm)) return;
         }
     }
 }
@@ -48,6 +48,7 @@ void check_random(fill how, std::uint64_t first, std::uint64_t count, double max
             const std::string difference =
                 how == fill::integers ? bench.compare_exact() : bench.compare_bounded();
             EXPECT_EQ(difference, "") << to_string(set) << ' ' << algorithm << " seed " << seed;
+            return difference.empty();
         });
         if (testing::Test::HasFailure()) return;
     }

@@ -147,8 +147,8 @@ std::span<const isa> usable_isas() {
 
 double error_bound(data_type out, double value, double magnitude, dim terms) {
     const double half_ulp = out == data_type::f32    ? 0x1p-24
-                            : out == data_type::bf16 ? 0x1p-9
-                                                     : 0x1p-12;
+                            : out == data_type::bf16 ? 0x1p-8
+                                                     : 0x1p-11;
     const double subnormal = out == data_type::f16 ? 0x1p-25 : 0x1p-134;
     const double of_sum = static_cast<double>(terms + 4) * 0x1p-24 * magnitude
                           + static_cast<double>(terms) * 0x1p-126;

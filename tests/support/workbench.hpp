@@ -49,7 +49,7 @@ std::span<const isa> usable_isas();
 /// takes part in more than terms + 3 roundings (its product, the additions, bias, add and previous
 /// value), so the sum is off by at most (terms + 4) · 2^-24 · Σ|term| (the 4 covers second-order
 /// terms too). Rounding to the output adds half a unit in the last place of the result: 2^-24,
-/// 2^-9 or 2^-12 of it, or half the smallest subnormal. Vector units that flush subnormals lose up
+/// 2^-8 or 2^-11 of it, or half the smallest subnormal. Vector units that flush subnormals lose up
 /// to 2^-126 with each operation.
 double error_bound(data_type out, double value, double magnitude, dim terms);
 
