@@ -1,0 +1,35 @@
+# Thin: everything real is in CMake and scripts/. `make run` and `make test` work on a fresh clone.
+PRESET ?= release
+BUILD  := build/$(PRESET)
+JOBS   ?= $(shell nproc)
+PREFIX ?= /usr/local
+
+.PHONY: run test build setup install clean format tidy help
+
+run: build ## set up, build, and check all ops and types on the built-in problems
+	$(BUILD)/bin/convgrad verify
+
+test: build ## set up, build, and pass all tests
+	ctest --preset $(PRESET) -j $(JOBS)
+
+build: setup ## set up and build (PRESET=release, debug, asan or tsan)
+	cmake --preset $(PRESET) -Wno-dev
+	cmake --build --preset $(PRESET) -j $(JOBS)
+
+setup: ## install missing system packages, or name them
+	@scripts/setup.sh
+
+install: build ## install library, headers and command into PREFIX (DESTDIR works)
+	cmake --install $(BUILD) --prefix $(PREFIX)
+
+clean: ## remove everything that was built
+	rm -rf build
+
+format: ## format all C++ files
+	@scripts/format.sh
+
+tidy: build ## run clang-tidy
+	@scripts/tidy.sh $(BUILD)
+
+help: ## show this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-8s %s\n", $$1, $$2}' Makefile
