@@ -1,6 +1,7 @@
 // Operations by name with attributes by name: the form that graphs hold.
 #pragma once
 
+#include <concepts>
 #include <map>
 #include <string>
 #include <variant>
@@ -25,7 +26,13 @@ public:
     /// Sets an attribute. Name, type and range are checked when the op is added to a graph.
     op &set(std::string_view attribute, attribute_value value);
     op &set(std::string_view attribute, const char *value);
-    op &set(std::string_view attribute, int value);
+    op &set(std::string_view attribute, dims value);
+    /// Integers of any size; a bool or a float keeps its own type.
+    template <std::integral Integer>
+        requires(!std::same_as<Integer, bool>)
+    op &set(std::string_view attribute, Integer value) {
+        return set(attribute, attribute_value(static_cast<std::int64_t>(value)));
+    }
 
     op &add_input(logical_tensor input);
     op &add_output(logical_tensor output);

@@ -45,8 +45,8 @@ op &op::set(std::string_view attribute, const char *value) {
     return set(attribute, attribute_value(std::string(value == nullptr ? "" : value)));
 }
 
-op &op::set(std::string_view attribute, int value) {
-    return set(attribute, attribute_value(static_cast<std::int64_t>(value)));
+op &op::set(std::string_view attribute, dims value) {
+    return set(attribute, attribute_value(std::move(value)));
 }
 
 op &op::add_input(logical_tensor input) {

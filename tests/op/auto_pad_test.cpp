@@ -76,53 +76,63 @@ bool takes_output_padding(op_kind kind) {
 }
 
 attributes attributes_of(const row &r, std::string_view auto_pad) {
-    attributes a {.strides = {r.stride}, .dilations = {r.dilation}, .auto_pad = auto_pad};
+    attributes a{.strides = {r.stride}, .dilations = {r.dilation}, .auto_pad = auto_pad};
     if (takes_output_padding(r.kind)) a.output_padding = {r.output_padding};
     return a;
 }
 
 std::string describe(const row &r) {
     return std::string(to_string(r.kind)) + " S" + std::to_string(r.stride) + " D"
-        + std::to_string(r.dilation) + " K" + std::to_string(r.kernel) + " q"
-        + std::to_string(r.output_padding) + " " + std::to_string(r.large) + "/"
-        + std::to_string(r.small);
+           + std::to_string(r.dilation) + " K" + std::to_string(r.kernel) + " q"
+           + std::to_string(r.output_padding) + " " + std::to_string(r.large) + "/"
+           + std::to_string(r.small);
 }
 
 TEST(auto_pad, resolver_gives_the_tables_pads) {
     for (const row &r : rows) {
         SCOPED_TRACE(describe(r));
         const dim half = r.total / 2;
-        const dims large {1, r.large, 1}, small {1, r.small, 1};
+        const dims large{1, r.large, 1}, small{1, r.small, 1};
         const dims &data = r.kind == conv_transpose ? small : large;
-        const dims other = r.kind == convolution_backward_data ? small : dims {};
-        const auto upper
-            = resolve_pads(r.kind, data, other, {r.kernel}, attributes_of(r, "same_upper"));
-        EXPECT_EQ(upper.begin, dims {half});
-        EXPECT_EQ(upper.end, dims {r.total - half});
-        const auto lower
-            = resolve_pads(r.kind, data, other, {r.kernel}, attributes_of(r, "same_lower"));
-        EXPECT_EQ(lower.begin, dims {r.total - half});
-        EXPECT_EQ(lower.end, dims {half});
+        const dims other = r.kind == convolution_backward_data ? small : dims{};
+        const auto upper =
+            resolve_pads(r.kind, data, other, {r.kernel}, attributes_of(r, "same_upper"));
+        EXPECT_EQ(upper.begin, dims{half});
+        EXPECT_EQ(upper.end, dims{r.total - half});
+        const auto lower =
+            resolve_pads(r.kind, data, other, {r.kernel}, attributes_of(r, "same_lower"));
+        EXPECT_EQ(lower.begin, dims{r.total - half});
+        EXPECT_EQ(lower.end, dims{half});
         const auto valid = resolve_pads(r.kind, data, other, {r.kernel}, attributes_of(r, "valid"));
-        EXPECT_EQ(valid.begin, dims {0});
-        EXPECT_EQ(valid.end, dims {0});
+        EXPECT_EQ(valid.begin, dims{0});
+        EXPECT_EQ(valid.end, dims{0});
     }
 }
 
 op graph_op(const row &r, std::string_view auto_pad) {
-    const dims large {2, r.large, 3}, small {2, r.small, 5}, weights {r.kernel, 3, 5};
+    const dims large{2, r.large, 3}, small{2, r.small, 5}, weights{r.kernel, 3, 5};
     op node(1, r.kind, "layer");
     switch (r.kind) {
     case convolution:
-    case conv_transpose_backward_data: node = op_with(r.kind, 1, large, weights); break;
-    case convolution_backward_data: node = op_with(r.kind, 1, small, weights, large); break;
-    case conv_transpose: node = op_with(r.kind, 1, small, weights); break;
-    case convolution_backward_weights: node = op_with(r.kind, 1, large, small, weights); break;
-    case conv_transpose_backward_weights: node = op_with(r.kind, 1, small, large, weights); break;
+    case conv_transpose_backward_data:
+        node = op_with(r.kind, 1, large, weights);
+        break;
+    case convolution_backward_data:
+        node = op_with(r.kind, 1, small, weights, large);
+        break;
+    case conv_transpose:
+        node = op_with(r.kind, 1, small, weights);
+        break;
+    case convolution_backward_weights:
+        node = op_with(r.kind, 1, large, small, weights);
+        break;
+    case conv_transpose_backward_weights:
+        node = op_with(r.kind, 1, small, large, weights);
+        break;
     }
-    node.set("strides", dims {r.stride}).set("dilations", dims {r.dilation});
+    node.set("strides", dims{r.stride}).set("dilations", dims{r.dilation});
     node.set("auto_pad", std::string(auto_pad));
-    if (takes_output_padding(r.kind)) node.set("output_padding", dims {r.output_padding});
+    if (takes_output_padding(r.kind)) node.set("output_padding", dims{r.output_padding});
     return node;
 }
 
@@ -143,16 +153,16 @@ TEST(auto_pad, graph_ops_infer_the_tables_lengths_and_lower_to_its_pads) {
 
 TEST(auto_pad, explicit_pads_are_ignored_but_checked) {
     op node = op_with(convolution, 1, {1, 5, 1}, {3, 1, 1});
-    node.set("pads_begin", dims {100}).set("pads_end", dims {100}).set("auto_pad", "valid");
-    EXPECT_EQ(inferred_shape(node), (dims {1, 3, 1}));
+    node.set("pads_begin", dims{100}).set("pads_end", dims{100}).set("auto_pad", "valid");
+    EXPECT_EQ(inferred_shape(node), (dims{1, 3, 1}));
     node.set("auto_pad", "same_upper");
-    EXPECT_EQ(inferred_shape(node), (dims {1, 5, 1}));
+    EXPECT_EQ(inferred_shape(node), (dims{1, 5, 1}));
     node.set("auto_pad", "None");
-    EXPECT_EQ(inferred_shape(node), (dims {1, 203, 1}));
-    node.set("auto_pad", "valid").set("pads_begin", dims {-1});
+    EXPECT_EQ(inferred_shape(node), (dims{1, 203, 1}));
+    node.set("auto_pad", "valid").set("pads_begin", dims{-1});
     expect_error(error_code::invalid_op, {"pads_begin", "[-1]", "non-negative"},
         [&] { inferred_shape(node); });
-    node.set("pads_begin", dims {0, 0});
+    node.set("pads_begin", dims{0, 0});
     expect_error(error_code::invalid_shape, {"pads_begin", "[0, 0]", "1 spatial axes"},
         [&] { inferred_shape(node); });
 }
@@ -172,47 +182,51 @@ TEST(auto_pad, matches_in_any_case_of_letters) {
 // ConvolutionBackwardData without any word on diff_src: the lengths of ConvTranspose.
 TEST(auto_pad, backward_data_without_a_shape_uses_the_transposed_length) {
     op node = op_with(convolution_backward_data, 1, {1, 3, 5}, {3, 2, 5});
-    node.set("strides", dims {2}).set("auto_pad", "same_upper");
-    EXPECT_EQ(inferred_shape(node), (dims {1, 6, 2}));
+    node.set("strides", dims{2}).set("auto_pad", "same_upper");
+    EXPECT_EQ(inferred_shape(node), (dims{1, 6, 2}));
     EXPECT_EQ(test::lowered(node).x[2].pad, 0);
     node.set("auto_pad", "same_lower");
     EXPECT_EQ(test::lowered(node).x[2].pad, 1);
-    node.set("output_padding", dims {1});
-    EXPECT_EQ(inferred_shape(node), (dims {1, 7, 2}));
+    node.set("output_padding", dims{1});
+    EXPECT_EQ(inferred_shape(node), (dims{1, 7, 2}));
     EXPECT_EQ(test::lowered(node).x[2].pad, 1);
     // q of a whole stride, which D > S allows: E = 5, T = E - S = 4, X = 1*2 + 5 + 1 - 4 = 4.
-    node.set("strides", dims {1}).set("dilations", dims {2});
-    EXPECT_EQ(inferred_shape(node), (dims {1, 4, 2}));
+    node.set("strides", dims{1}).set("dilations", dims{2});
+    EXPECT_EQ(inferred_shape(node), (dims{1, 4, 2}));
     EXPECT_EQ(test::lowered(node).x[2].pad, 2);
 }
 
 TEST(resolve_pads, explicit_pads_come_back) {
-    const auto pads = resolve_pads(convolution, {1, 8, 9, 3}, {}, {3, 5},
-        {.pads_begin = {1, 2}, .pads_end = {3, 4}});
-    EXPECT_EQ(pads.begin, (dims {1, 2}));
-    EXPECT_EQ(pads.end, (dims {3, 4}));
+    const auto pads = resolve_pads(
+        convolution, {1, 8, 9, 3}, {}, {3, 5}, {.pads_begin = {1, 2}, .pads_end = {3, 4}});
+    EXPECT_EQ(pads.begin, (dims{1, 2}));
+    EXPECT_EQ(pads.end, (dims{3, 4}));
     const auto none = resolve_pads(convolution, {1, 8, 9, 3}, {}, {3, 5});
-    EXPECT_EQ(none.begin, (dims {0, 0}));
-    EXPECT_EQ(none.end, (dims {0, 0}));
+    EXPECT_EQ(none.begin, (dims{0, 0}));
+    EXPECT_EQ(none.end, (dims{0, 0}));
 }
 
 TEST(resolve_pads, honours_the_data_format) {
     const auto pads = resolve_pads(convolution, {1, 7, 5, 6}, {}, {3, 3},
         {.strides = {2, 2}, .auto_pad = "same_upper", .data_format = "NCX"});
-    EXPECT_EQ(pads.begin, (dims {1, 0}));
-    EXPECT_EQ(pads.end, (dims {1, 1}));
+    EXPECT_EQ(pads.begin, (dims{1, 0}));
+    EXPECT_EQ(pads.end, (dims{1, 1}));
 }
 
 TEST(resolve_pads, refuses_what_does_not_fit) {
-    expect_error(error_code::invalid_shape, {"Convolution", "[1, 8, 3]", "[3, 3]"},
-        [] { resolve_pads(convolution, {1, 8, 3}, {}, {3, 3}); });
-    expect_error(error_code::invalid_shape, {"strides", "[1]", "2 spatial axes"},
-        [] { resolve_pads(convolution, {1, 8, 8, 3}, {}, {3, 3}, {.strides = {1}}); });
-    expect_error(error_code::invalid_shape, {"[0]", "at least one tap"},
-        [] { resolve_pads(convolution, {1, 8, 3}, {}, {0}); });
+    expect_error(error_code::invalid_shape, {"Convolution", "[1, 8, 3]", "[3, 3]"}, [] {
+        resolve_pads(convolution, {1, 8, 3}, {}, {3, 3});
+    });
+    expect_error(error_code::invalid_shape, {"strides", "[1]", "2 spatial axes"}, [] {
+        resolve_pads(convolution, {1, 8, 8, 3}, {}, {3, 3}, {.strides = {1}});
+    });
+    expect_error(error_code::invalid_shape, {"[0]", "at least one tap"}, [] {
+        resolve_pads(convolution, {1, 8, 3}, {}, {0});
+    });
     expect_error(error_code::invalid_shape, {"auto_pad", "not known"},
         [] { resolve_pads(convolution, {}, {}, {3}, {.auto_pad = "same_upper"}); });
-    expect_error(error_code::invalid_shape, {"rank"}, [] { resolve_pads(convolution, {}, {}, {}); });
+    expect_error(
+        error_code::invalid_shape, {"rank"}, [] { resolve_pads(convolution, {}, {}, {}); });
 }
 
 }  // namespace

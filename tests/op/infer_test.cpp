@@ -40,14 +40,14 @@ TEST(infer, convolution_lengths) {
     };
     for (const length_row &r : rows) {
         op node = op_with(convolution, 1, {2, r.length, 3}, {r.kernel, 3, 4});
-        node.set("strides", dims {r.stride}).set("dilations", dims {r.dilation});
-        node.set("pads_begin", dims {r.begin}).set("pads_end", dims {r.end});
-        EXPECT_EQ(inferred_shape(node), (dims {2, r.result, 4})) << r.length << " " << r.kernel;
+        node.set("strides", dims{r.stride}).set("dilations", dims{r.dilation});
+        node.set("pads_begin", dims{r.begin}).set("pads_end", dims{r.end});
+        EXPECT_EQ(inferred_shape(node), (dims{2, r.result, 4})) << r.length << " " << r.kernel;
         // ConvTransposeBackwardData: the same, applied to diff_dst.
         op back = op_with(conv_transpose_backward_data, 1, {2, r.length, 3}, {r.kernel, 3, 4});
-        back.set("strides", dims {r.stride}).set("dilations", dims {r.dilation});
-        back.set("pads_begin", dims {r.begin}).set("pads_end", dims {r.end});
-        EXPECT_EQ(inferred_shape(back), (dims {2, r.result, 4})) << r.length << " " << r.kernel;
+        back.set("strides", dims{r.stride}).set("dilations", dims{r.dilation});
+        back.set("pads_begin", dims{r.begin}).set("pads_end", dims{r.end});
+        EXPECT_EQ(inferred_shape(back), (dims{2, r.result, 4})) << r.length << " " << r.kernel;
     }
 }
 
@@ -66,20 +66,20 @@ TEST(infer, transposed_lengths) {
     for (const length_row &r : rows) {
         op node = op_with(conv_transpose, 1, {2, r.length, 3}, {r.kernel, 4, 3});
         const auto set = [&](op &o) {
-            o.set("strides", dims {r.stride}).set("dilations", dims {r.dilation});
-            o.set("pads_begin", dims {r.begin}).set("pads_end", dims {r.end});
-            o.set("output_padding", dims {r.output_padding});
+            o.set("strides", dims{r.stride}).set("dilations", dims{r.dilation});
+            o.set("pads_begin", dims{r.begin}).set("pads_end", dims{r.end});
+            o.set("output_padding", dims{r.output_padding});
         };
         set(node);
-        EXPECT_EQ(inferred_shape(node), (dims {2, r.result, 4})) << r.length << " " << r.kernel;
+        EXPECT_EQ(inferred_shape(node), (dims{2, r.result, 4})) << r.length << " " << r.kernel;
         // Without any other source, ConvolutionBackwardData takes the same length.
         op back = op_with(convolution_backward_data, 1, {2, r.length, 3}, {r.kernel, 4, 3});
         set(back);
-        EXPECT_EQ(inferred_shape(back), (dims {2, r.result, 4})) << r.length << " " << r.kernel;
+        EXPECT_EQ(inferred_shape(back), (dims{2, r.result, 4})) << r.length << " " << r.kernel;
         // And the transposed data gradient leads back, less q.
         op there = op_with(conv_transpose_backward_data, 1, {2, r.result, 4}, {r.kernel, 4, 3});
         set(there);
-        EXPECT_EQ(inferred_shape(there), (dims {2, r.length, 3})) << r.length << " " << r.kernel;
+        EXPECT_EQ(inferred_shape(there), (dims{2, r.length, 3})) << r.length << " " << r.kernel;
     }
 }
 
@@ -89,47 +89,46 @@ TEST(infer, layouts_and_ranks) {
     };
     // Two images, 6 -> 8 channels, kernel 3x2 on 10x9.
     EXPECT_EQ(formats(op_with(convolution, 2, {2, 10, 9, 6}, {3, 2, 6, 8}), "NXC", "XIO"),
-        (dims {2, 8, 8, 8}));
+        (dims{2, 8, 8, 8}));
     EXPECT_EQ(formats(op_with(convolution, 2, {2, 10, 9, 6}, {8, 6, 3, 2}), "NXC", "OIX"),
-        (dims {2, 8, 8, 8}));
+        (dims{2, 8, 8, 8}));
     EXPECT_EQ(formats(op_with(convolution, 2, {2, 6, 10, 9}, {3, 2, 6, 8}), "NCX", "XIO"),
-        (dims {2, 8, 8, 8}));
+        (dims{2, 8, 8, 8}));
     EXPECT_EQ(formats(op_with(convolution, 2, {2, 6, 10, 9}, {8, 6, 3, 2}), "ncx", "oix"),
-        (dims {2, 8, 8, 8}));
+        (dims{2, 8, 8, 8}));
     EXPECT_EQ(formats(op_with(convolution, 3, {2, 4, 10, 9, 6}, {1, 3, 2, 6, 8}), "NXC", "XIO"),
-        (dims {2, 4, 8, 8, 8}));
-    EXPECT_EQ(formats(op_with(convolution, 1, {2, 6, 10}, {8, 6, 3}), "NCX", "OIX"),
-        (dims {2, 8, 8}));
-    EXPECT_EQ(formats(op_with(conv_transpose, 2, {2, 5, 4, 6}, {3, 2, 8, 6}), "NXC", "XOI"),
-        (dims {2, 7, 5, 8}));
-    EXPECT_EQ(formats(op_with(conv_transpose, 2, {2, 6, 5, 4}, {6, 8, 3, 2}), "NCX", "IOX"),
-        (dims {2, 8, 7, 5}));
+        (dims{2, 4, 8, 8, 8}));
     EXPECT_EQ(
-        formats(op_with(conv_transpose_backward_data, 3, {2, 8, 7, 5, 4}, {6, 8, 3, 2, 1}), "NCX",
-            "IOX"),
-        (dims {2, 6, 5, 4, 4}));
-    EXPECT_EQ(formats(op_with(convolution_backward_data, 2, {2, 8, 5, 4}, {8, 6, 3, 2}), "NCX",
-                  "OIX"),
-        (dims {2, 6, 7, 5}));
+        formats(op_with(convolution, 1, {2, 6, 10}, {8, 6, 3}), "NCX", "OIX"), (dims{2, 8, 8}));
+    EXPECT_EQ(formats(op_with(conv_transpose, 2, {2, 5, 4, 6}, {3, 2, 8, 6}), "NXC", "XOI"),
+        (dims{2, 7, 5, 8}));
+    EXPECT_EQ(formats(op_with(conv_transpose, 2, {2, 6, 5, 4}, {6, 8, 3, 2}), "NCX", "IOX"),
+        (dims{2, 8, 7, 5}));
+    EXPECT_EQ(formats(op_with(conv_transpose_backward_data, 3, {2, 8, 7, 5, 4}, {6, 8, 3, 2, 1}),
+                  "NCX", "IOX"),
+        (dims{2, 6, 5, 4, 4}));
+    EXPECT_EQ(
+        formats(op_with(convolution_backward_data, 2, {2, 8, 5, 4}, {8, 6, 3, 2}), "NCX", "OIX"),
+        (dims{2, 6, 7, 5}));
 }
 
 TEST(infer, defaults_are_nxc_and_xio_or_xoi) {
-    EXPECT_EQ(inferred_shape(op_with(convolution, 1, {2, 10, 6}, {3, 6, 8})), (dims {2, 8, 8}));
-    EXPECT_EQ(inferred_shape(op_with(conv_transpose, 1, {2, 10, 6}, {3, 8, 6})), (dims {2, 12, 8}));
+    EXPECT_EQ(inferred_shape(op_with(convolution, 1, {2, 10, 6}, {3, 6, 8})), (dims{2, 8, 8}));
+    EXPECT_EQ(inferred_shape(op_with(conv_transpose, 1, {2, 10, 6}, {3, 8, 6})), (dims{2, 12, 8}));
 }
 
 TEST(infer, groups_of_convolutions) {
     // 6 -> 8 channels in 2 groups: (OC, IC/G) = (8, 3).
     op forward = op_with(convolution, 1, {2, 10, 6}, {3, 3, 8});
-    EXPECT_EQ(inferred_shape(forward.set("groups", 2)), (dims {2, 8, 8}));
+    EXPECT_EQ(inferred_shape(forward.set("groups", 2)), (dims{2, 8, 8}));
     op data = op_with(convolution_backward_data, 1, {2, 8, 8}, {3, 3, 8});
-    EXPECT_EQ(inferred_shape(data.set("groups", 2)), (dims {2, 10, 6}));
+    EXPECT_EQ(inferred_shape(data.set("groups", 2)), (dims{2, 10, 6}));
     op weights = op_with(convolution_backward_weights, 1, {2, 10, 6}, {2, 8, 8});
-    weights.set("groups", 2).set("weights_shape", dims {3, 3, 8});
-    EXPECT_EQ(inferred_shape(weights), (dims {3, 3, 8}));
+    weights.set("groups", 2).set("weights_shape", dims{3, 3, 8});
+    EXPECT_EQ(inferred_shape(weights), (dims{3, 3, 8}));
     // Depthwise with a multiplier.
     op depthwise = op_with(convolution, 1, {2, 10, 6}, {3, 1, 12});
-    EXPECT_EQ(inferred_shape(depthwise.set("groups", 6)), (dims {2, 8, 12}));
+    EXPECT_EQ(inferred_shape(depthwise.set("groups", 6)), (dims{2, 8, 12}));
 }
 
 TEST(infer, both_grouped_forms_of_transposed_weights) {
@@ -145,18 +144,20 @@ TEST(infer, both_grouped_forms_of_transposed_weights) {
         const auto set = [&](op node) {
             return node.set("groups", 2).set("weights_format", r.format);
         };
-        EXPECT_EQ(inferred_shape(set(op_with(conv_transpose, 1, {2, 5, 6}, r.weights))),
-            (dims {2, 7, 8}));
+        EXPECT_EQ(
+            inferred_shape(set(op_with(conv_transpose, 1, {2, 5, 6}, r.weights))), (dims{2, 7, 8}));
         EXPECT_EQ(
             inferred_shape(set(op_with(conv_transpose_backward_data, 1, {2, 7, 8}, r.weights))),
-            (dims {2, 5, 6}));
+            (dims{2, 5, 6}));
         op gradient = op_with(conv_transpose_backward_weights, 1, {2, 5, 6}, {2, 7, 8});
         EXPECT_EQ(inferred_shape(set(gradient).set("weights_shape", r.weights)), r.weights);
         // Only one data tensor's channels are needed to tell the forms apart.
-        EXPECT_EQ(inferred_shape(set(op_with(conv_transpose, 1, {2, 5, 6}, r.weights, {unk, unk, 8}))),
-            (dims {2, 7, 8}));
-        expect_error(error_code::invalid_shape, {"ConvTranspose \"layer\"", "dst", "7"},
-            [&] { inferred(set(op_with(conv_transpose, 1, {2, 5, 6}, r.weights, {2, 7, 7}))); });
+        EXPECT_EQ(
+            inferred_shape(set(op_with(conv_transpose, 1, {2, 5, 6}, r.weights, {unk, unk, 8}))),
+            (dims{2, 7, 8}));
+        expect_error(error_code::invalid_shape, {"ConvTranspose \"layer\"", "dst", "7"}, [&] {
+            inferred(set(op_with(conv_transpose, 1, {2, 5, 6}, r.weights, {2, 7, 7})));
+        });
     }
 }
 
@@ -191,24 +192,24 @@ TEST(infer, unknown_dimensions_of_forward_ops) {
 
 TEST(infer, open_form_of_grouped_transposed_weights_stays_unknown) {
     op node = op_with(conv_transpose, 1, {2, 5, unk}, {3, 4, 6});
-    EXPECT_EQ(inferred_shape(node.set("groups", 2)), (dims {2, 7, unk}));
+    EXPECT_EQ(inferred_shape(node.set("groups", 2)), (dims{2, 7, unk}));
     op back = op_with(conv_transpose_backward_weights, 1, {2, 5, 6}, {2, 7, 8});
-    EXPECT_EQ(inferred_shape(back.set("groups", 2)), (dims {unk, unk, unk}));
+    EXPECT_EQ(inferred_shape(back.set("groups", 2)), (dims{unk, unk, unk}));
 }
 
 TEST(infer, the_bias_tells_channels_too) {
     op node = op_with(convolution, 1, {2, 10, 6}, {3, 6, unk});
     node.add_input(tensor_of(12, {8}));
-    EXPECT_EQ(inferred_shape(node), (dims {2, 8, 8}));
+    EXPECT_EQ(inferred_shape(node), (dims{2, 8, 8}));
 }
 
 TEST(infer, bias_gradient_has_the_output_channels) {
     op node = op_with(convolution_backward_weights, 1, {2, 10, 6}, {2, 8, 8}, {3, 6, 8});
     node.add_output(tensor_of(21, {}));
-    EXPECT_EQ(inferred(node)[1].shape, dims {8});
+    EXPECT_EQ(inferred(node)[1].shape, dims{8});
     op transposed = op_with(conv_transpose_backward_weights, 1, {2, 8, 6}, {2, 10, 8}, {3, 8, 6});
     transposed.add_output(tensor_of(21, {unk}));
-    EXPECT_EQ(inferred(transposed)[1].shape, dims {8});
+    EXPECT_EQ(inferred(transposed)[1].shape, dims{8});
     op wrong = op_with(convolution_backward_weights, 1, {2, 10, 6}, {2, 8, 8}, {3, 6, 8});
     wrong.add_output(tensor_of(21, {6}));
     expect_error(error_code::invalid_shape, {"ConvolutionBackwardWeights", "diff_bias", "6", "8"},
@@ -217,53 +218,62 @@ TEST(infer, bias_gradient_has_the_output_channels) {
 
 TEST(infer, known_outputs_must_agree) {
     EXPECT_EQ(inferred_shape(op_with(convolution, 1, {2, 10, 6}, {3, 6, 8}, {2, unk, 8})),
-        (dims {2, 8, 8}));
+        (dims{2, 8, 8}));
     expect_error(error_code::invalid_shape,
-        {"Convolution \"layer\"", "dst", "length 9", "= 8", "must be equal"},
-        [] { inferred(op_with(convolution, 1, {2, 10, 6}, {3, 6, 8}, {2, 9, 8})); });
-    expect_error(error_code::invalid_shape, {"ConvTranspose \"layer\"", "dst", "length 11", "= 12"},
-        [] { inferred(op_with(conv_transpose, 1, {2, 10, 6}, {3, 8, 6}, {2, 11, 8})); });
-    expect_error(error_code::invalid_shape, {"batch 2", "batch 3", "must be equal"},
-        [] { inferred(op_with(convolution, 1, {2, 10, 6}, {3, 6, 8}, {3, 8, 8})); });
-    expect_error(error_code::invalid_shape, {"dst has 7 channels", "8 output channels"},
-        [] { inferred(op_with(convolution, 1, {2, 10, 6}, {3, 6, 8}, {2, 8, 7})); });
-    expect_error(error_code::invalid_shape, {"dst", "rank 4", "rank 3"},
-        [] { inferred(op_with(convolution, 1, {2, 10, 6}, {3, 6, 8}, {2, 8, 8, 8})); });
+        {"Convolution \"layer\"", "dst", "length 9", "= 8", "must be equal"}, [] {
+            inferred(op_with(convolution, 1, {2, 10, 6}, {3, 6, 8}, {2, 9, 8}));
+        });
+    expect_error(
+        error_code::invalid_shape, {"ConvTranspose \"layer\"", "dst", "length 11", "= 12"}, [] {
+            inferred(op_with(conv_transpose, 1, {2, 10, 6}, {3, 8, 6}, {2, 11, 8}));
+        });
+    expect_error(error_code::invalid_shape, {"batch 2", "batch 3", "must be equal"}, [] {
+        inferred(op_with(convolution, 1, {2, 10, 6}, {3, 6, 8}, {3, 8, 8}));
+    });
+    expect_error(error_code::invalid_shape, {"dst has 7 channels", "8 output channels"}, [] {
+        inferred(op_with(convolution, 1, {2, 10, 6}, {3, 6, 8}, {2, 8, 7}));
+    });
+    expect_error(error_code::invalid_shape, {"dst", "rank 4", "rank 3"}, [] {
+        inferred(op_with(convolution, 1, {2, 10, 6}, {3, 6, 8}, {2, 8, 8, 8}));
+    });
 }
 
 TEST(infer, empty_batches_and_channels_are_legal) {
-    EXPECT_EQ(inferred_shape(op_with(convolution, 1, {0, 10, 6}, {3, 6, 8})), (dims {0, 8, 8}));
-    EXPECT_EQ(inferred_shape(op_with(convolution, 1, {2, 10, 0}, {3, 0, 8})), (dims {2, 8, 8}));
-    EXPECT_EQ(inferred_shape(op_with(convolution, 1, {2, 10, 6}, {3, 6, 0})), (dims {2, 8, 0}));
+    EXPECT_EQ(inferred_shape(op_with(convolution, 1, {0, 10, 6}, {3, 6, 8})), (dims{0, 8, 8}));
+    EXPECT_EQ(inferred_shape(op_with(convolution, 1, {2, 10, 0}, {3, 0, 8})), (dims{2, 8, 8}));
+    EXPECT_EQ(inferred_shape(op_with(convolution, 1, {2, 10, 6}, {3, 6, 0})), (dims{2, 8, 0}));
     EXPECT_EQ(inferred_shape(op_with(convolution_backward_data, 1, {0, 8, 8}, {3, 6, 8})),
-        (dims {0, 10, 6}));
+        (dims{0, 10, 6}));
     EXPECT_EQ(
         inferred_shape(op_with(convolution_backward_weights, 1, {0, 10, 6}, {0, 8, 8}, {3, 6, 8})),
-        (dims {3, 6, 8}));
+        (dims{3, 6, 8}));
     // Groups divide zero channels; an I dimension of 0 is the first form.
     op grouped = op_with(conv_transpose, 1, {2, 5, 0}, {3, 4, 0});
-    EXPECT_EQ(inferred_shape(grouped.set("groups", 2)), (dims {2, 7, 8}));
+    EXPECT_EQ(inferred_shape(grouped.set("groups", 2)), (dims{2, 7, 8}));
     op second = op_with(conv_transpose, 1, {2, 5, 0}, {3, 4, 0}, {2, 7, 4});
-    EXPECT_EQ(inferred_shape(second.set("groups", 2)), (dims {2, 7, 4}));
+    EXPECT_EQ(inferred_shape(second.set("groups", 2)), (dims{2, 7, 4}));
 }
 
 TEST(infer_shape, answers_eager_callers) {
-    EXPECT_EQ(infer_shape(convolution, {8, 56, 56, 64}, {3, 3, 64, 128}), (dims {8, 54, 54, 128}));
+    EXPECT_EQ(infer_shape(convolution, {8, 56, 56, 64}, {3, 3, 64, 128}), (dims{8, 54, 54, 128}));
     EXPECT_EQ(infer_shape(convolution, {8, 64, 56, 56}, {128, 64, 3, 3},
                   {.strides = {2, 2},
                       .auto_pad = "same_upper",
                       .data_format = "NCX",
                       .weights_format = "OIX"}),
-        (dims {8, 128, 28, 28}));
-    EXPECT_EQ(infer_shape(conv_transpose, {1, 4, 3}, {2, 5, 3},
-                  {.strides = {2}, .output_padding = {1}}),
-        (dims {1, 9, 5}));
-    EXPECT_EQ(infer_shape(convolution_backward_data, {1, 4, 5}, {2, 3, 5}), (dims {1, 5, 3}));
-    EXPECT_EQ(infer_shape(conv_transpose_backward_data, {1, 5, 5}, {2, 5, 3}), (dims {1, 4, 3}));
-    expect_error(error_code::invalid_shape, {"ConvolutionBackwardWeights", "diff_weights", "kernel"},
-        [] { infer_shape(convolution_backward_weights, {1, 5, 3}, {1, 4, 5}); });
-    expect_error(error_code::invalid_shape, {"Convolution", "src has rank 2"},
-        [] { infer_shape(convolution, {1, 5}, {1, 4, 5}); });
+        (dims{8, 128, 28, 28}));
+    EXPECT_EQ(
+        infer_shape(conv_transpose, {1, 4, 3}, {2, 5, 3}, {.strides = {2}, .output_padding = {1}}),
+        (dims{1, 9, 5}));
+    EXPECT_EQ(infer_shape(convolution_backward_data, {1, 4, 5}, {2, 3, 5}), (dims{1, 5, 3}));
+    EXPECT_EQ(infer_shape(conv_transpose_backward_data, {1, 5, 5}, {2, 5, 3}), (dims{1, 4, 3}));
+    expect_error(
+        error_code::invalid_shape, {"ConvolutionBackwardWeights", "diff_weights", "kernel"}, [] {
+            infer_shape(convolution_backward_weights, {1, 5, 3}, {1, 4, 5});
+        });
+    expect_error(error_code::invalid_shape, {"Convolution", "src has rank 2"}, [] {
+        infer_shape(convolution, {1, 5}, {1, 4, 5});
+    });
 }
 
 }  // namespace

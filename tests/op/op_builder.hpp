@@ -22,8 +22,8 @@ inline op plain_op(op_kind kind, std::size_t axes, std::string name = "layer") {
 }
 
 /// A tensor of known or partly known shape; an empty list means: rank unknown.
-inline logical_tensor tensor_of(std::size_t id, const dims &shape,
-    data_type type = data_type::f32, const dims &strides = {}) {
+inline logical_tensor tensor_of(
+    std::size_t id, const dims &shape, data_type type = data_type::f32, const dims &strides = {}) {
     logical_tensor t(id, type);
     if (!shape.empty()) t.shape = shape;
     t.strides = strides;
@@ -48,7 +48,9 @@ inline std::vector<logical_tensor> inferred(const op &node) {
 }
 
 /// The shape of output 0 after inference.
-inline dims inferred_shape(const op &node) { return inferred(node)[0].shape.value(); }
+inline dims inferred_shape(const op &node) {
+    return inferred(node)[0].shape.value();
+}
 
 /// Checked, inferred and lowered.
 inline conv::problem lowered(const op &node) {

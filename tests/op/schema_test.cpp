@@ -26,8 +26,8 @@ TEST(op_names, every_name_alias_and_version_gives_its_kind) {
             EXPECT_EQ(op_kind_from_name(std::string(alias) + "-1"), schema.kind);
         }
     }
-    EXPECT_EQ(op_kind_from_name("ConvolutionBackpropWeights-1"),
-        op_kind::convolution_backward_weights);
+    EXPECT_EQ(
+        op_kind_from_name("ConvolutionBackpropWeights-1"), op_kind::convolution_backward_weights);
     EXPECT_EQ(op_kind_from_name("ConvolutionBackpropData-1"), op_kind::convolution_backward_data);
 }
 
@@ -39,10 +39,11 @@ TEST(op_names, unknown_names_are_refused_with_a_proposal) {
         [] { op_kind_from_name("convtranspose"); });
     expect_error(error_code::invalid_op, {"MatMul", "Known are Convolution, ConvolutionBackward"},
         [] { op_kind_from_name("MatMul"); });
-    expect_error(error_code::invalid_op, {"Convolution-2"}, [] { op_kind_from_name("Convolution-2"); });
+    expect_error(
+        error_code::invalid_op, {"Convolution-2"}, [] { op_kind_from_name("Convolution-2"); });
     expect_error(error_code::invalid_op, {"\"\""}, [] { op_kind_from_name(""); });
-    expect_error(error_code::invalid_op, {"xxx..."},
-        [] { op_kind_from_name(std::string(100000, 'x')); });
+    expect_error(
+        error_code::invalid_op, {"xxx..."}, [] { op_kind_from_name(std::string(100000, 'x')); });
     expect_error(error_code::invalid_op, {"Convolutoin"}, [] { op(1, "Convolutoin"); });
 }
 
@@ -59,7 +60,7 @@ TEST(schema, has_the_six_ops_in_order) {
 
 // Section 2 of the specification, as sets of names.
 TEST(schema, lists_the_attributes_of_the_specification) {
-    const std::set<std::string_view> common {"strides", "dilations", "pads_begin", "pads_end",
+    const std::set<std::string_view> common{"strides", "dilations", "pads_begin", "pads_end",
         "auto_pad", "groups", "data_format", "weights_format"};
     const std::set<std::string_view> extra[] = {{}, {"output_padding", "dst_shape", "accumulate"},
         {"weights_shape", "accumulate"}, {"output_padding"}, {"output_padding", "accumulate"},
@@ -70,7 +71,7 @@ TEST(schema, lists_the_attributes_of_the_specification) {
         for (const ops::attribute_schema &a : ops::all_schemas()[i].attributes) {
             EXPECT_TRUE(seen.insert(a.name).second) << a.name;
             const bool required = a.name == "strides" || a.name == "dilations"
-                || a.name == "pads_begin" || a.name == "pads_end";
+                                  || a.name == "pads_begin" || a.name == "pads_end";
             EXPECT_EQ(a.required, required) << a.name;
             EXPECT_EQ(a.extension, a.name == "accumulate");
             EXPECT_FALSE(a.description.empty());
