@@ -10,11 +10,11 @@
 #include <fmt/format.h>
 
 #include <convgrad/error.hpp>
-#include <convgrad/graph.hpp>
 
 #include "conv/convert.hpp"
 #include "op/schema.hpp"
 #include "options.hpp"
+#include "runner.hpp"
 
 namespace convgrad::cli {
 namespace {
@@ -194,34 +194,6 @@ dim count_garbage(const run &r) {
     return found;
 }
 
-void fill(run &r, tensor_store &store) {
-    const data_type type = r.call.problem.type;
-    void **slots[] = {&r.data.src, &r.data.weights, &r.data.dst};
-    for (role which : r.call.inputs)
-        *slots[static_cast<std::size_t>(which)] =
-            store.input(which, type, r.call.elements_of(which), r.with);
-    if (r.call.bias_elements > 0) r.data.bias = store.bias(type, r.call.bias_elements, r.with);
-    r.output = store.output(type, r.call.elements_of(r.call.output));
-    *slots[static_cast<std::size_t>(r.call.output)] = r.output;
-}
-
-void execute(run &r, const engine &on) {
-    graph g;
-    g.add(r.call.node);
-    g.finalize();
-    const compiled_partition ready = g.partitions().at(0).compile(on);
-    r.plan = ready.describe();
-    void *const slots[] = {r.data.src, r.data.weights, r.data.dst};
-    std::vector<tensor> inputs, outputs;
-    for (std::size_t i = 0; i < ready.inputs().size(); ++i) {
-        const logical_tensor &t = ready.inputs()[i];
-        void *data = i < 2 ? slots[static_cast<std::size_t>(r.call.inputs[i])] : r.data.bias;
-        inputs.emplace_back(data, t.type, *t.shape);
-    }
-    outputs.emplace_back(r.output, ready.outputs().at(0).type, *ready.outputs().at(0).shape);
-    ready.execute(stream(on), inputs, outputs);
-}
-
 std::string describe_failure(const run &r, const worst &w, const points &which) {
     const std::string_view name = ops::schema_of(r.c.kind).outputs[0].name;
     return fmt::format(
@@ -259,8 +231,12 @@ check_result check_data(
             any.what = pass;
             r.with.terms = std::max(r.with.terms, terms_of(any));
         }
-        fill(r, store);
-        execute(r, on);
+        r.data = fill_tensors(r.call, store, r.with);
+        void *const slots[] = {r.data.src, r.data.weights, r.data.dst};
+        r.output = slots[static_cast<std::size_t>(r.call.output)];
+        const runner ready(r.call, r.data, on);
+        r.plan = ready.describe();
+        ready.execute();
         result.detail = judge(r, options);
         if (!result.detail.empty()) {
             result.what = outcome::failed;

@@ -3,7 +3,7 @@
 namespace convgrad::cli {
 namespace {
 
-constexpr embedded_problem problems[] = {
+constexpr embedded_problem kinds[] = {
     // Dense, unit stride.
     {R"(mb2ic32ih14oc48kh3ph1n"dense:3x3")", false},
     {R"(mb1ic17ih13iw11oc19kh3kw2ph1pw1n"dense:odd_sizes")", false},
@@ -48,10 +48,26 @@ constexpr embedded_problem problems[] = {
     {R"(mb1ic16id4oc8kd2sd2n"deconv:3d")", true},
 };
 
+constexpr embedded_problem layers[] = {
+    {R"(mb16ic3ih224oc64oh112kh7sh2ph3n"resnet50:conv1")", false},
+    {R"(mb16ic64ih56oc64oh56kh3ph1n"resnet50:res2_3x3*3")", false},
+    {R"(mb16ic128ih56oc128oh28kh3sh2ph1n"resnet50:res3_3x3s2")", false},
+    {R"(mb16ic256ih14oc256oh14kh3ph1n"resnet50:res4_3x3*5")", false},
+    {R"(mb16ic256ih14oc1024oh14kh1n"resnet50:res4_1x1b*6")", false},
+    {R"(g144mb16ic144ih56oc144oh56kh3ph1n"mobilenet2:dw3")", false},
+    {R"(g32mb16ic256ih28oc256oh28kh3ph1n"resnext50:g32_c256*3")", false},
+    {R"(mb4ic512ih33oc512oh33kh3dh1ph2n"deeplab3:res5_d2")", false},
+    {R"(mb1ic128id32oc128kd3pd1n"unet3d:enc2")", false},
+    {R"(mb8ic80iw1500oc512ow1500kw5pw2n"tacotron:conv")", false},
+    {R"(mb32ic256ih8oc128oh16kh4sh2ph1n"dcgan:g3")", true},
+    {R"(mb4ic512ih16oc256oh32kh2sh2n"unet:up2")", true},
+};
+
 }  // namespace
 
-std::span<const embedded_problem> embedded_problems() {
-    return problems;
+std::span<const embedded_problem> embedded_problems(embedded_set set) {
+    if (set == embedded_set::bench) return layers;
+    return kinds;
 }
 
 }  // namespace convgrad::cli

@@ -1,4 +1,4 @@
-// The problems that `convgrad verify` takes when it is given none: one or two of every kind.
+// The problems that subcommands take when they are given none.
 #pragma once
 
 #include <span>
@@ -11,6 +11,11 @@ struct embedded_problem {
     bool deconv;
 };
 
-std::span<const embedded_problem> embedded_problems();
+enum class embedded_set {
+    verify,  // small, one or two of every kind
+    bench,   // layers of well-known networks
+};
+
+std::span<const embedded_problem> embedded_problems(embedded_set set);
 
 }  // namespace convgrad::cli

@@ -12,6 +12,8 @@
 #include <convgrad/error.hpp>
 #include <convgrad/version.hpp>
 
+#include "bench.hpp"
+#include "explain.hpp"
 #include "info.hpp"
 #include "op/schema.hpp"
 #include "ops.hpp"
@@ -25,7 +27,7 @@ constexpr int exit_usage = 2;
 
 constexpr const char *exit_codes = R"(Exit status:
   0  all is well
-  1  a check failed
+  1  a check failed, or a case could not be measured
   2  bad arguments or files; the message is on stderr
 
 Environment:
@@ -42,6 +44,22 @@ constexpr const char *verify_examples = R"(Examples:
   convgrad verify --deconv mb4ic64ih64oc64oh128kh3sh2ph1
 
 Ends with the line 'N passed, M failed' (and ', K skipped' if some did not fit into memory).)";
+
+constexpr const char *bench_examples = R"(Examples:
+  convgrad bench
+      layers of well-known networks, all ops and types
+  convgrad bench mb16ic64ih56oc64kh3ph1 --dtype all --threads 1,2
+  convgrad bench --batch shapes.txt --op ConvolutionBackwardWeights --json > results.json
+  convgrad bench --deconv mb32ic256ih8oc128kh4sh2ph1 --isa all --cold
+
+GFLOP/s count two for each multiply-add, padded taps included; GB/s count each tensor once. The
+roofline is the share of the time that arithmetic or memory traffic needs at the peaks measured in
+the same run. With --json: op, dtype, data_format, weights_format, problem, name, isa, algorithm,
+threads, min_ms, median_ms, gflops, roofline.)";
+
+constexpr const char *explain_examples = R"(Examples:
+  convgrad explain ConvolutionBackwardWeights mb16ic64ih56oc64kh3ph1
+  convgrad explain ConvTranspose mb32ic256ih8oc128kh4sh2ph1 --dtype bf16 --isa all)";
 
 constexpr const char *ops_examples = R"(Examples:
   convgrad ops
@@ -77,6 +95,20 @@ int run(int argc, char **argv) {
     add_verify_options(*verify_app, verify);
     verify_app->footer(verify_examples);
     verify_app->callback([&] { status = run_verify(verify); });
+
+    bench_options bench;
+    CLI::App *bench_app =
+        app.add_subcommand("bench", "Measure time, and share of the machine's limits");
+    add_bench_options(*bench_app, bench);
+    bench_app->footer(bench_examples);
+    bench_app->callback([&] { status = run_bench(bench); });
+
+    explain_options explain;
+    CLI::App *explain_app =
+        app.add_subcommand("explain", "Show the plan for a problem, and why it is that one");
+    add_explain_options(*explain_app, explain);
+    explain_app->footer(explain_examples);
+    explain_app->callback([&] { status = run_explain(explain); });
 
     std::string op_name;
     CLI::App *ops_app =

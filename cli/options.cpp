@@ -122,6 +122,7 @@ struct choices {
     std::vector<engine_choice> engines;
     std::optional<std::regex> match;
     dim mb = 0;
+    bool all_layouts = false;  // where no format is asked for: all, not the default
 };
 
 choices parse_choices(const selection_options &options) {
@@ -153,9 +154,10 @@ choices parse_choices(const selection_options &options) {
 }
 
 /// The weights formats of `kind` among those asked for; none asked for: the default, or both.
-std::vector<ops::weights_format> formats_for(op_kind kind, const choices &c, bool both) {
+std::vector<ops::weights_format> formats_for(op_kind kind, const choices &c) {
     const auto own = weights_formats_of(kind);
-    if (c.weights.empty()) return both ? std::vector(own.begin(), own.end()) : std::vector{own[0]};
+    if (c.weights.empty())
+        return c.all_layouts ? std::vector(own.begin(), own.end()) : std::vector{own[0]};
     std::vector<ops::weights_format> formats;
     for (ops::weights_format format : c.weights)
         if (format == own[0] || format == own[1]) formats.push_back(format);
@@ -185,13 +187,13 @@ void append_cases(selection &result, const request &r, const choices &c) {
     const std::vector<data_type> types = c.types.empty() ? r.types : c.types;
     std::vector<ops::data_format> data = c.data;
     if (data.empty()) data = {ops::data_format::nxc};
-    if (c.data.empty() && result.embedded) data.push_back(ops::data_format::ncx);
+    if (c.data.empty() && c.all_layouts) data.push_back(ops::data_format::ncx);
     for (op_kind kind : c.kinds.empty() ? r.kinds : c.kinds) {
         const bool deconv = is_transposed(kind);
         if (!parsed[deconv]) parsed[deconv] = parse_request(r, deconv, c);
         for (data_type type : types)
             for (ops::data_format format : data)
-                for (ops::weights_format weights : formats_for(kind, c, result.embedded))
+                for (ops::weights_format weights : formats_for(kind, c))
                     for (const engine_choice &on : c.engines)
                         result.cases.push_back({parsed[deconv], kind, type, format, weights, on});
     }
@@ -250,7 +252,7 @@ void read_batches(std::vector<request> &requests, const selection_options &optio
 
 }  // namespace
 
-void add_selection_options(CLI::App &app, selection_options &options) {
+void add_selection_options(CLI::App &app, selection_options &options, op_argument ops_by) {
     constexpr const char *what = "What to work on";
     app.add_option("PROBLEM", options.problems,
            "Problems in benchdnn's syntax, e.g. mb8ic64ih56oc64kh3ph1; none: an embedded set")
@@ -262,9 +264,10 @@ void add_selection_options(CLI::App &app, selection_options &options) {
                           const char *help) {
         app.add_option(name, value, help)->option_text(text)->group(what);
     };
-    list("--op", options.ops, "OP,...",
-        "Ops; default: the three of convolution, with --deconv the three of transposed "
-        "convolution");
+    if (ops_by == op_argument::option)
+        list("--op", options.ops, "OP,...",
+            "Ops; default: the three of convolution, with --deconv the three of transposed "
+            "convolution");
     app.add_flag("--deconv", options.deconv, "The problems are transposed convolutions")
         ->group(what);
     list("--dtype", options.types, "TYPE,...", "f32, bf16, f16 or all; default: f32");
@@ -304,7 +307,7 @@ op_kind parse_op(std::string_view name) {
     }
 }
 
-selection expand(const selection_options &options) {
+selection expand(const selection_options &options, embedded_set set) {
     selection result;
     const choices c = parse_choices(options);
     std::vector<request> requests;
@@ -312,9 +315,9 @@ selection expand(const selection_options &options) {
         requests.push_back(
             {text, {}, options.deconv ? transposed_ops : convolution_ops, {data_type::f32}, 0});
     read_batches(requests, options, c, result.notes);
-    result.embedded = options.problems.empty() && options.batches.empty();
-    if (result.embedded) {
-        for (const embedded_problem &p : embedded_problems()) {
+    const bool embedded = options.problems.empty() && options.batches.empty();
+    if (embedded) {
+        for (const embedded_problem &p : embedded_problems(set)) {
             if (options.deconv && !p.deconv) continue;
             requests.push_back({std::string(p.text), {},
                 p.deconv ? transposed_ops : convolution_ops, all_types, 0});
@@ -326,7 +329,8 @@ selection expand(const selection_options &options) {
         }
     }
     choices applied = c;
-    if (result.embedded) applied.kinds.clear();
+    applied.all_layouts = embedded && set == embedded_set::verify;
+    if (embedded) applied.kinds.clear();
     for (const request &r : requests)
         if (!c.match || std::regex_search(r.text, *c.match)) append_cases(result, r, applied);
     return result;

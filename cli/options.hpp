@@ -8,6 +8,7 @@
 
 #include <CLI/App.hpp>
 
+#include "embedded_problems.hpp"
 #include "op_case.hpp"
 
 namespace convgrad::cli {
@@ -26,7 +27,11 @@ struct output_options {
     bool quiet = false;
 };
 
-void add_selection_options(CLI::App &app, selection_options &options);
+/// Whether ops are chosen by --op, or by a positional argument that the subcommand adds itself.
+enum class op_argument { option, positional };
+
+void add_selection_options(
+    CLI::App &app, selection_options &options, op_argument ops = op_argument::option);
 void add_output_options(CLI::App &app, output_options &options);
 
 /// Everything that was selected, in the order of the problems.
@@ -34,12 +39,11 @@ struct selection {
     std::vector<op_case> cases;
     /// Things worth telling that are no errors: ignored batch options, say.
     std::vector<std::string> notes;
-    /// No problem was given; the embedded ones were taken, in all types and layouts.
-    bool embedded = false;
 };
 
-/// Throws usage_error for anything that is misspelled, contradictory or not to be had here.
-selection expand(const selection_options &options);
+/// Throws usage_error for anything that is misspelled, contradictory or not to be had here. `set`
+/// is taken where no problem is given: `verify` in all layouts, both in all types.
+selection expand(const selection_options &options, embedded_set set);
 
 /// An op by any of its names. Throws usage_error that proposes the nearest one.
 op_kind parse_op(std::string_view name);

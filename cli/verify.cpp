@@ -144,7 +144,7 @@ void add_verify_options(CLI::App &app, verify_options &options) {
 }
 
 int run_verify(const verify_options &options) {
-    const selection selected = expand(options.select);
+    const selection selected = expand(options.select, embedded_set::verify);
     print_notes(selected.notes, options.output);
     if (selected.cases.empty()) print_notes({"nothing was selected"}, options.output);
     return verification(options, selected.cases).run();

@@ -36,7 +36,7 @@ out_has 'Exit status:'
 out_has 'verify'
 run 0 --version
 grep -qE '^[0-9]+\.[0-9]+\.[0-9]+$' "$work/out" || complain 'the version is no version'
-for subcommand in verify ops info; do
+for subcommand in verify bench explain ops info; do
     run 0 "$subcommand" --help
     out_has 'convgrad '"$subcommand"
     out_has 'Example'
@@ -52,7 +52,7 @@ bad() {
     err_has "$message"
 }
 bad 'subcommand'
-bad 'expected verify, ops, info' nonsense
+bad 'expected verify, bench, explain, ops, info' nonsense
 bad 'did you mean verify' verfy
 bad '--nonsense' verify --nonsense
 bad 'did you mean ConvolutionBackwardData' ops ConvolutonBackwardData
@@ -145,6 +145,35 @@ last_line_is '0 passed, 0 failed'
 run 0 verify --dtype f32 --data-format NXC --weights-format XIO,XOI
 grep -qE '^[0-9]+ passed, 0 failed$' "$work/out" || complain "$what: closing line"
 out_has 'ConvTransposeBackwardData'
+
+# bench: a table, or exactly these keys in this order.
+run 0 bench mb1ic8ih9oc8kh3 --dtype all --seconds 0.01
+out_has 'roofline'
+out_has 'Peaks measured in this run'
+run 0 bench mb1ic8ih9oc8kh3 --seconds 0.01 --quiet --cold --threads 1 --isa portable --math strict
+[ "$(wc -l <"$work/out")" -eq 5 ] || complain "$what: not a title, a rule and three results"
+err_is_empty
+run 0 bench 'mb1ic8ih9oc8kh3n"a\b*2"' --deconv --seconds 0.01 --json
+[ "$(wc -l <"$work/out")" -eq 3 ] || complain "$what: not one line per case"
+keys=$(head -n 1 "$work/out" | grep -oE '"[a-z_]+": ' | tr -d '": \n')
+expected='opdtypedata_formatweights_formatproblemnameisaalgorithmthreadsmin_msmedian_msgflopsroofline'
+[ "$keys" = "$expected" ] || complain "$what: keys are $keys"
+out_has '"problem": "mb1ic8ih9oc8oh11kh3", "name": "a\\b*2"'
+out_has '"op": "ConvTransposeBackwardWeights", "dtype": "f32", "data_format": "NXC", "weights_format": "XOI"'
+err_is_empty
+run 1 bench mb1000000000ic3000ih500oc4kh3 --op Convolution
+err_has 'needs'
+bad '--seconds' bench --seconds -1 ic3ih5oc4kh3
+bad 'position 4' bench ic3xh5oc4kh3
+
+# explain.
+run 0 explain ConvolutionBackwardWeights mb2ic16ih9oc16kh3ph1
+for part in algorithm blocks workspace limit 'other algorithms' 'why not'; do out_has "$part"; done
+run 0 explain ConvTranspose,ConvTransposeBackwardData mb2ic16ih9oc16kh3 --dtype bf16 --isa portable --threads 1
+out_has 'ConvTransposeBackwardData bf16 NXC XOI'
+bad 'OP' explain
+bad 'needs a problem' explain Convolution
+bad 'did you mean Convolution' explain Convolutoin mb2ic16ih9oc16kh3
 
 [ "$failures" -eq 0 ] || exit 1
 echo 'all as expected'

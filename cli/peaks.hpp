@@ -1,0 +1,49 @@
+// The machine's limits, measured when they are first needed and remembered for the run.
+#pragma once
+
+#include <cstddef>
+#include <map>
+#include <memory>
+#include <string>
+
+#include <convgrad/engine.hpp>
+
+#include "cpu/kernels/peak.hpp"
+#include "op_case.hpp"
+
+namespace convgrad::cli {
+
+/// What bounds one execution of a problem from below.
+struct limit {
+    double flops = 0, bytes = 0;  // work: two per multiply-add; every tensor touched once
+    double peak_flops = 0;        // per second, of the unit that serves the type best
+    double peak_bandwidth = 0;    // bytes per second, at this working set
+    std::string unit;             // e.g. "fma", "matrix engine / 6"
+    [[nodiscard]] double compute_seconds() const { return flops / peak_flops; }
+    [[nodiscard]] double memory_seconds() const { return bytes / peak_bandwidth; }
+    [[nodiscard]] bool compute_bound() const { return compute_seconds() >= memory_seconds(); }
+    [[nodiscard]] double seconds() const {
+        return compute_bound() ? compute_seconds() : memory_seconds();
+    }
+};
+
+class machine_peaks {
+public:
+    /// The roofline of a problem on an engine.
+    limit limit_of(const op_call &call, const engine &on);
+    /// FLOP/s of a unit on all threads of an engine; 0 if its instruction set lacks the unit.
+    double flops(cpu::peak_unit unit, const engine &on);
+    /// Bytes per second that all threads together read, each its part of `working_set` bytes, over
+    /// and over: caches where they hold it, memory where they do not.
+    double bandwidth(double working_set, const engine &on);
+
+private:
+    struct release {
+        void operator()(void *p) const;
+    };
+    std::map<std::tuple<cpu::peak_unit, isa, int>, double> flops_;
+    std::map<std::tuple<std::size_t, isa, int>, double> bandwidth_;
+    std::unique_ptr<void, release> buffer_;
+};
+
+}  // namespace convgrad::cli

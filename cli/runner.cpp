@@ -1,0 +1,51 @@
+#include "runner.hpp"
+
+#include "graph/engine.hpp"
+
+namespace convgrad::cli {
+namespace {
+
+compiled_partition compile(const op_call &call, const engine &on) {
+    graph g;
+    g.add(call.node);
+    g.finalize();
+    return g.partitions().at(0).compile(on);
+}
+
+}  // namespace
+
+conv::buffers fill_tensors(const op_call &call, tensor_store &store, const filling &with) {
+    conv::buffers data;
+    const data_type type = call.problem.type;
+    void **slots[] = {&data.src, &data.weights, &data.dst};
+    for (role which : call.inputs)
+        *slots[static_cast<std::size_t>(which)] =
+            store.input(which, type, call.elements_of(which), with);
+    if (call.bias_elements > 0) data.bias = store.bias(type, call.bias_elements, with);
+    *slots[static_cast<std::size_t>(call.output)] =
+        store.output(type, call.elements_of(call.output));
+    return data;
+}
+
+runner::runner(const op_call &call, const conv::buffers &data, const engine &on)
+    : compiled_(compile(call, on)), on_(on) {
+    void *const slots[] = {data.src, data.weights, data.dst};
+    for (std::size_t i = 0; i < compiled_.inputs().size(); ++i) {
+        const logical_tensor &t = compiled_.inputs()[i];
+        void *memory = i < 2 ? slots[static_cast<std::size_t>(call.inputs[i])] : data.bias;
+        inputs_.emplace_back(memory, t.type, *t.shape);
+    }
+    const logical_tensor &out = compiled_.outputs().at(0);
+    outputs_.emplace_back(slots[static_cast<std::size_t>(call.output)], out.type, *out.shape);
+}
+
+void runner::execute() const {
+    compiled_.execute(on_, inputs_, outputs_);
+}
+
+std::unique_ptr<const conv::plan> plan_of(
+    const op_call &call, const engine &on, std::vector<conv::refusal> *refusals) {
+    return conv::make_plan(call.problem, on.get().limits(), refusals);
+}
+
+}  // namespace convgrad::cli
