@@ -24,7 +24,8 @@ bool fits(wide value) {
     return value <= std::numeric_limits<dim>::max();
 }
 
-[[noreturn]] void overflow(const parsed_attributes &attrs, const axis_terms &t, std::string what) {
+[[noreturn]] void overflow(
+    const parsed_attributes &attrs, const axis_terms &t, std::string_view what) {
     misfit(
         attrs, what, " on spatial axis ", t.axis, " overflows 64 bits; sizes and offsets must fit");
 }

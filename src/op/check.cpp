@@ -17,6 +17,12 @@ template <typename... Parts>
     fail(error_code::invalid_op, to.kind, to.op_name, cat(parts...));
 }
 
+const attribute_schema *find_attribute(const op_schema &schema, std::string_view name) {
+    for (const attribute_schema &a : schema.attributes)
+        if (a.name == name) return &a;
+    return nullptr;
+}
+
 std::string accepted_names(const op_schema &schema) {
     std::string names;
     for (const attribute_schema &a : schema.attributes)
@@ -211,9 +217,8 @@ parsed_attributes check_op(const op &node) {
     parsed_attributes to{.kind = node.kind(), .op_name = node.name()};
     set_default_weights_format(to);
     for (const auto &[name, value] : node.attributes()) {
-        const auto a = std::find_if(schema.attributes.begin(), schema.attributes.end(),
-            [&](const attribute_schema &known) { return known.name == name; });
-        if (a == schema.attributes.end()) refuse_unknown(to, schema, name);
+        const attribute_schema *a = find_attribute(schema, name);
+        if (a == nullptr) refuse_unknown(to, schema, name);
         store(to, *a, value);
     }
     for (const attribute_schema &a : schema.attributes)
