@@ -29,8 +29,7 @@ public:
     op &set(std::string_view attribute, dims value);
     /// Integers of any size; a bool or a float keeps its own type.
     template <std::integral Integer>
-        requires(!std::same_as<Integer, bool>)
-    op &set(std::string_view attribute, Integer value) {
+    requires(!std::same_as<Integer, bool>) op &set(std::string_view attribute, Integer value) {
         return set(attribute, attribute_value(static_cast<std::int64_t>(value)));
     }
 

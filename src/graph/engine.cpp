@@ -20,7 +20,7 @@ int thread_count(const engine_options &options) {
                + std::to_string(cpu::max_threads));
     if (options.pool == nullptr)
         return options.threads > 0 ? options.threads : cpu::default_threads();
-    const int offered = std::max(options.pool->concurrency(), 1);
+    const int offered = std::clamp(options.pool->concurrency(), 1, cpu::max_threads);
     return options.threads > 0 ? std::min(options.threads, offered) : offered;
 }
 
