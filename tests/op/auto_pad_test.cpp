@@ -4,6 +4,7 @@
 #include <convgrad/eager.hpp>
 
 #include "op/expect_error.hpp"
+#include "op/message.hpp"
 #include "op/op_builder.hpp"
 
 namespace convgrad {
@@ -82,10 +83,8 @@ attributes attributes_of(const row &r, std::string_view auto_pad) {
 }
 
 std::string describe(const row &r) {
-    return std::string(to_string(r.kind)) + " S" + std::to_string(r.stride) + " D"
-           + std::to_string(r.dilation) + " K" + std::to_string(r.kernel) + " q"
-           + std::to_string(r.output_padding) + " " + std::to_string(r.large) + "/"
-           + std::to_string(r.small);
+    return ops::cat(to_string(r.kind), " S", r.stride, " D", r.dilation, " K", r.kernel, " q",
+        r.output_padding, " ", r.large, "/", r.small);
 }
 
 TEST(auto_pad, resolver_gives_the_tables_pads) {
@@ -175,7 +174,7 @@ TEST(auto_pad, matches_in_any_case_of_letters) {
             << text;
     for (const char *text : {"", "same", "same-upper", "none ", "auto"})
         expect_error(error_code::invalid_op,
-            {"Convolution \"layer\"", "auto_pad", "\"" + std::string(text) + "\"", "same_upper"},
+            {"Convolution \"layer\"", "auto_pad", ops::cat(ops::quoted{text}), "same_upper"},
             [&] { ops::check_op(op_with(convolution, 1, {}, {}).set("auto_pad", text)); });
 }
 
