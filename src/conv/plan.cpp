@@ -20,7 +20,7 @@ class tiled_plan final : public plan {
 public:
     tiled_plan(std::string_view name, const problem &p, const kernel_set &kernels,
         const kernel_set *exact, const plan_limits &limits)
-        : name_(name), set_(kernels.set), bias_(p),
+        : name_(name), set_(kernels.set), bias_(p, limits.workspace),
           driver_(simplify(p), kernels, exact, limits.threads, limits.workspace) {}
 
     [[nodiscard]] std::string_view algorithm() const override { return name_; }

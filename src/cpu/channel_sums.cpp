@@ -29,7 +29,7 @@ void add_row(const T *data, dim cs, dim xs, dim channels, dim length, double *su
 
 }  // namespace
 
-channel_sums::channel_sums(const conv::problem &p) : p_(p) {
+channel_sums::channel_sums(const conv::problem &p, std::size_t workspace_limit) : p_(p) {
     if (p.diff_bias == conv::bias_gradient::none) return;
     const bool dst = p.diff_bias == conv::bias_gradient::from_dst;
     strides_ = dst ? p.dst : p.src;
@@ -37,6 +37,7 @@ channel_sums::channel_sums(const conv::problem &p) : p_(p) {
     for (std::size_t a = 0; a < 3; ++a) length_[a] = dst ? p.x[a].dst : p.x[a].src;
     rows_ = p.mb * length_[0] * length_[1];
     parts_ = std::clamp<dim>(rows_, 1, parts_wanted);
+    while (parts_ > 1 && workspace() > workspace_limit) --parts_;
 }
 
 std::size_t channel_sums::workspace() const {

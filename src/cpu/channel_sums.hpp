@@ -8,8 +8,8 @@ namespace convgrad::cpu {
 
 class channel_sums {
 public:
-    /// Does nothing if the problem has no bias gradient.
-    explicit channel_sums(const conv::problem &p);
+    /// Does nothing if the problem has no bias gradient. A small workspace limit means fewer parts.
+    channel_sums(const conv::problem &p, std::size_t workspace_limit);
     [[nodiscard]] std::size_t workspace() const;
     void execute(const conv::buffers &data, char *workspace, const executor &threads) const;
 

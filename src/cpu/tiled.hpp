@@ -17,6 +17,22 @@ inline dim patch_bytes(const kernel_set &kernels, dim units, dim positions) {
         units * kernels.parts * positions * kernels.unit_bytes + patch_slack * kernels.unit_bytes, 64);
 }
 
+/// Brackets the products of one thread.
+class kernel_session {
+public:
+    explicit kernel_session(const kernel_set &kernels) : leave_(kernels.leave) {
+        if (kernels.enter != nullptr) kernels.enter();
+    }
+    kernel_session(const kernel_session &) = delete;
+    kernel_session &operator=(const kernel_session &) = delete;
+    ~kernel_session() {
+        if (leave_ != nullptr) leave_();
+    }
+
+private:
+    void (*leave_)();
+};
+
 /// One row of a patch along the last axis.
 struct patch_row {
     dim at;         // position in the patch
@@ -66,7 +82,7 @@ inline void multiply_run(const kernel_set &kernels, product_args args, dim count
         for (dim done = 0; done < count; done += 32) {
             kernels.product(args, count - done > 16 ? 32 : 16, vectors);
             args.c += 32 * row;
-            args.a += 32 * kernels.unit_bytes;
+            args.a += 2 * args.a_tile;
         }
         return;
     }

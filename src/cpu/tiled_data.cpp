@@ -34,7 +34,7 @@ struct tiled_data::scratch {
     float *bias;
     char *exact;          // memory of exact_
     dim held_block = -1;  // group·blocks + block whose weights are packed
-    std::uint32_t weight_flags = no_flags;
+    value_range weights_range;
 };
 
 dim tiled_data::kept_units() const {
@@ -94,6 +94,7 @@ void tiled_data::execute(const conv::buffers &data, char *workspace, const execu
         workers.push_back(make_scratch(workspace + static_cast<std::size_t>(w) * scratch_bytes()));
     for_each_task(threads.limited(workers_), tasks_, [&](int worker, dim index) {
         task t = make_task(data, index);
+        const kernel_session session(kernels_);
         for (dim i = 0; i < t.images; ++i, ++t.n) run_task(workers[static_cast<std::size_t>(worker)], t);
     });
 }
@@ -101,7 +102,7 @@ void tiled_data::execute(const conv::buffers &data, char *workspace, const execu
 void tiled_data::run_task(scratch &s, const task &t) const {
     if (s.held_block != t.group * blocks_ + t.block) {
         s.held_block = t.group * blocks_ + t.block;
-        s.weight_flags = no_flags;
+        s.weights_range = {};
         load_bias(s, t);
         if (keep_weights_) pack_weights(s, t, 0, chunks_);
     }
@@ -114,14 +115,14 @@ void tiled_data::run_task(scratch &s, const task &t) const {
 /// another path, which finishes it; then false.
 bool tiled_data::run_chunk(scratch &s, const task &t, dim chunk) const {
     if (!keep_weights_) pack_weights(s, t, chunk, 1);
-    const std::uint32_t flags = pack_patch(s, t, chunk) | s.weight_flags;
-    if (exact_ && flags != no_flags) {
+    const value_range range = pack_patch(s, t, chunk);
+    if (exact_ && !kernels_.limits.allow(range, s.weights_range)) {
         scratch other = exact_->make_scratch(s.exact);
         exact_->run_task(other, t);
         return false;
     }
     // A padded tap must contribute nothing, but 0 · ∞ is NaN.
-    if ((s.weight_flags & has_nonfinite) != 0 && t.padded) {
+    if (s.weights_range.nonfinite && t.padded) {
         multiply_careful(s, t);
         store_tile(s, t);
         return false;
@@ -153,26 +154,26 @@ void tiled_data::pack_weights(scratch &s, const task &t, dim first_chunk, dim ch
             const pack_args args {
                 weights + size * (chunk * k_chunk_ * weights_in_ + column * weights_out_), p_.type,
                 weights_in_, weights_out_, channels, std::min(panel_width(), out_c_ - column), 0, 0, out};
-            s.weight_flags |= kernels_.pack_weights(args, tap_weights_.data(), taps_,
-                static_cast<int>(panel_vectors(panel)), units(channels) * k_pitch, k_pitch);
+            s.weights_range.merge(kernels_.pack_weights(args, tap_weights_.data(), taps_,
+                static_cast<int>(panel_vectors(panel)), units(channels) * k_pitch, k_pitch));
         }
     }
 }
 
-std::uint32_t tiled_data::pack_patch(const scratch &s, const task &t, dim chunk) const {
+value_range tiled_data::pack_patch(const scratch &s, const task &t, dim chunk) const {
     const dim size = static_cast<dim>(size_of(p_.type));
     const dim channel = t.group * in_c_ + chunk * k_chunk_;
     const char *in = static_cast<const char *>(forward() ? t.data->src : t.data->dst)
         + size * (t.n * in_strides_.n + channel * in_strides_.c);
     const dim part_pitch = patch_positions_ * kernels_.unit_bytes;
-    std::uint32_t flags = no_flags;
+    value_range range;
     for_each_patch_row(walk_, patch_, tile_, t.t0, t.length, [&](const patch_row &row) {
         const pack_args args {in + size * row.offset(in_strides_), p_.type, in_strides_.c,
             in_strides_.x[2] * walk_[2].in_step, chunk_channels(chunk), row.count, row.lo, row.hi,
             s.patch + row.at * kernels_.unit_bytes};
-        flags |= kernels_.pack_channels(args, part_pitch * kernels_.parts, part_pitch);
+        range.merge(kernels_.pack_channels(args, part_pitch * kernels_.parts, part_pitch));
     });
-    return flags;
+    return range;
 }
 
 bool tiled_data::phase_length(const phase &f, const task &t, dim (&length)[3]) {

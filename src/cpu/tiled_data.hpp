@@ -70,7 +70,7 @@ private:
     void run_task(scratch &s, const task &t) const;
     bool run_chunk(scratch &s, const task &t, dim chunk) const;
     void pack_weights(scratch &s, const task &t, dim first_chunk, dim chunks) const;
-    [[nodiscard]] std::uint32_t pack_patch(const scratch &s, const task &t, dim chunk) const;
+    [[nodiscard]] value_range pack_patch(const scratch &s, const task &t, dim chunk) const;
     void multiply(const scratch &s, const task &t, dim chunk) const;
     void multiply_careful(const scratch &s, const task &t) const;
     void load_bias(const scratch &s, const task &t) const;

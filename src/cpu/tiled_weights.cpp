@@ -10,6 +10,7 @@
 #include "cpu/tiled_weights.hpp"
 
 #include <algorithm>
+#include <cstring>
 
 #include "cpu/element.hpp"
 #include "cpu/tasks.hpp"
@@ -24,16 +25,39 @@ struct tiled_weights::task {
     dim n, t0[3], length[3];
 };
 
+namespace {
+
+/// Positions of a row that exist.
+struct row_range {
+    dim lo, hi;
+};
+
+}  // namespace
+
 struct tiled_weights::scratch {
     char *rows;
     char *columns;
     char *exact;
 };
 
-/// Positions that one tile of a side occupies when packed.
+tiled_weights::order tiled_weights::order_of(const dim (&length)[3]) const {
+    if (!amx()) {
+        const dim k = div_up(length[2], kernels_.k_per_unit);
+        return {k, length[1], k, tile_[2], tile_[1] * tile_[2]};
+    }
+    if (by_rows_) {
+        const dim half = div_up(length[1], 2), all = div_up(tile_[1], 2), row = patch_[2].length;
+        return {half, 1, div_up((half - 1) * row + length[2], 16), 0,
+            round_up_to((all - 1) * row + tile_[2], 16)};
+    }
+    const dim half = div_up(length[2], 2), pitch = round_up_to(div_up(tile_[2], 2), 16);
+    return {half, length[1], div_up(half, 16), pitch, tile_[1] * pitch};
+}
+
+/// Positions (amx: of dst, pairs) that one tile of a side occupies when packed.
 dim tiled_weights::positions(const side &s) const {
-    if (s.is_src) return patch_[0].length * patch_[1].length * patch_[2].length;
-    return tile_[0] * tile_[1] * tile_[2];
+    if (!s.is_src) return tile_[0] * order_of(tile_).plane_pitch;
+    return patch_[0].length * patch_[1].length * patch_[2].length + (amx() ? patch_slack : 0);
 }
 
 /// Channels as packed: rows lie side by side, columns in panels.
@@ -41,9 +65,11 @@ dim tiled_weights::padded(const side &s, dim channels) const {
     return round_up_to(channels, &s == &rows_ ? kernels_.lanes : panel_width());
 }
 
-dim tiled_weights::packed_bytes(const side &s) const {
+dim tiled_weights::part_bytes(const side &s) const {
     return round_up_to(4 * padded(s, s.block) * positions(s), 64);
 }
+
+dim tiled_weights::packed_bytes(const side &s) const { return kernels_.parts * part_bytes(s); }
 
 std::size_t tiled_weights::scratch_bytes() const {
     return static_cast<std::size_t>(packed_bytes(rows_) + packed_bytes(columns_))
@@ -51,12 +77,12 @@ std::size_t tiled_weights::scratch_bytes() const {
 }
 
 dim tiled_weights::partial_floats() const {
-    return p_.groups * panels() * static_cast<dim>(tap_patch_.size()) * rows_.channels * panel_width();
+    return p_.groups * panels() * static_cast<dim>(tap_patch_.size()) * c_rows_ * panel_width();
 }
 
 float *tiled_weights::c_of(float *partial, dim group, dim panel, dim tap, dim row) const {
     const dim taps = static_cast<dim>(tap_patch_.size());
-    return partial + (((group * panels() + panel) * taps + tap) * rows_.channels + row) * panel_width();
+    return partial + (((group * panels() + panel) * taps + tap) * c_rows_ + row) * panel_width();
 }
 
 std::size_t tiled_weights::workspace() const {
@@ -73,6 +99,7 @@ void tiled_weights::execute(
     for_each_task(threads.limited(workers_), tasks_, [&](int worker, dim index) {
         char *mine = memory + static_cast<std::size_t>(worker) * scratch_bytes();
         scratch s {mine, mine + packed_bytes(rows_), mine + packed_bytes(rows_) + packed_bytes(columns_)};
+        const kernel_session session(kernels_);
         run_task(data, s, partials, index);
     });
     write_out(data, partials, threads);
@@ -90,6 +117,7 @@ void tiled_weights::run_task(
     t.group = index % p_.groups;
     const dim part = index / p_.groups;
     t.partial = partials + part * partial_floats();
+    if (amx()) clear_slack(s);
     const dim first = tiles_all_ * part / parts_, last = tiles_all_ * (part + 1) / parts_;
     for (dim tile = first; tile < last; ++tile) {
         dim rest = tile;
@@ -103,86 +131,146 @@ void tiled_weights::run_task(
     }
 }
 
+/// What a kernel may read behind a patch is multiplied by zeros, so it must not be infinite.
+void tiled_weights::clear_slack(const scratch &s) const {
+    const dim panel = 4 * panel_width() * positions(columns_), slack = 4 * panel_width() * patch_slack;
+    for (dim part = 0; part < kernels_.parts; ++part)
+        for (dim j = 0; j * panel_width() < padded(columns_, columns_.block); ++j)
+            std::memset(s.columns + part * part_bytes(columns_) + (j + 1) * panel - slack, 0,
+                static_cast<std::size_t>(slack));
+}
+
 void tiled_weights::run_tile(const conv::buffers &data, scratch &s, task &t, bool first) const {
-    const std::uint32_t row_flags = pack(data, rows_, t, s.rows);
-    const std::uint32_t column_flags = pack(data, columns_, t, s.columns);
-    if (exact_ && (row_flags | column_flags) != no_flags) {
+    const value_range row_range = pack(data, rows_, t, s.rows);
+    const value_range column_range = pack(data, columns_, t, s.columns);
+    if (exact_ && !kernels_.limits.allow(row_range, column_range)) {
         scratch other {s.exact, s.exact + exact_->packed_bytes(exact_->rows_),
             s.exact + exact_->packed_bytes(exact_->rows_) + exact_->packed_bytes(exact_->columns_)};
         exact_->run_tile(data, other, t, first);
         return;
     }
     // A padded position of src must contribute nothing, but 0 · ∞ is NaN.
-    const std::uint32_t dst_flags = rows_.is_src ? column_flags : row_flags;
+    const value_range &dst_range = rows_.is_src ? column_range : row_range;
     bool padded_tile = false;
     for (int a = 0; a < 3; ++a)
         padded_tile = padded_tile || touches_padding(walk_[a], t.t0[a], t.length[a]);
-    if ((dst_flags & has_nonfinite) != 0 && padded_tile)
+    if (dst_range.nonfinite && padded_tile)
         multiply_careful(data, t, first);
     else
         multiply(s, t, first);
 }
 
-/// k units of a row of `length` positions.
-dim tiled_weights::part_pairs(dim length) const { return div_up(length, kernels_.k_per_unit); }
+/// Calls pack_row(input offset, x stride, position, count, clip of the row, offset to the partner's
+/// row, clip of the partner) for each row of the patch.
+template <typename Pack>
+void tiled_weights::for_each_src_row(const task &t, Pack &&pack_row) const {
+    const conv::data_strides &strides = (rows_.is_src ? rows_ : columns_).strides;
+    const order o = order_of(t.length);
+    const dim xs = strides.x[2] * walk_[2].in_step;
+    // amx multiplies gaps and remainders by zeros: everything must be packed, nothing left over.
+    const dim(&length)[3] = amx() ? tile_ : t.length;
+    for_each_patch_row(walk_, patch_, tile_, t.t0, length, [&](const patch_row &row) {
+        const row_range here {row.lo, row.hi};
+        if (by_rows_) {
+            const dim below = row.in[1] + o.half * walk_[1].in_step;
+            const bool inside = row.in[0] >= 0 && row.in[0] < walk_[0].in_length && below >= 0
+                && below < walk_[1].in_length;
+            row_range there {0, 0};
+            if (inside)
+                clip(row.in[2], walk_[2].in_step, row.count, walk_[2].in_length, there.lo, there.hi);
+            pack_row(row.offset(strides), xs, row.at, row.count, here,
+                o.half * walk_[1].in_step * strides.x[1], there);
+            return;
+        }
+        const dim distance = kernels_.k_per_unit > 1 ? o.half : 0;
+        const dim count = amx() ? row.count : row.count - t.length[2] + o.half;
+        pack_row(row.offset(strides), xs, row.at, count, here, distance * xs,
+            {row.lo - distance, row.hi - distance});
+    });
+}
 
-/// Packs one side's channels of the task for one tile: [panel][position][channel].
-std::uint32_t tiled_weights::pack(
+template <typename Pack>
+void tiled_weights::for_each_dst_row(const task &t, Pack &&pack_row) const {
+    const conv::data_strides &strides = (rows_.is_src ? columns_ : rows_).strides;
+    const order o = order_of(t.length);
+    const dim xs = strides.x[2];
+    const dim pairs = 16 * o.k;  // amx: whole units
+    for (dim d = 0; d < t.length[0]; ++d)
+        for (dim h = 0; h < (by_rows_ ? o.half : t.length[1]); ++h) {
+            const dim offset = (t.t0[0] + d) * strides.x[0] + (t.t0[1] + h) * strides.x[1] + t.t0[2] * xs;
+            if (by_rows_) {
+                const dim pitch = patch_[2].length, at = h * pitch;
+                const bool pair = h + o.half < t.length[1];
+                pack_row(offset, xs, d * o.plane_pitch + at,
+                    h + 1 < o.half ? pitch : pairs - at, {0, t.length[2]}, o.half * strides.x[1],
+                    {0, pair ? t.length[2] : 0});
+                continue;
+            }
+            // The partner of a last odd position is zero.
+            const dim distance = kernels_.k_per_unit > 1 ? o.half : 0;
+            pack_row(offset, xs, d * o.plane_pitch + h * o.run_pitch, amx() ? pairs : o.half,
+                {0, o.half}, distance * xs, {0, t.length[2] - distance});
+        }
+}
+
+/// Packs one side's channels of the task for one tile.
+value_range tiled_weights::pack(
     const conv::buffers &data, const side &s, const task &t, char *out) const {
     const dim size = static_cast<dim>(size_of(p_.type));
     const bool is_rows = &s == &rows_;
     const dim channels = is_rows ? t.rows : t.columns;
-    const dim first = is_rows ? t.first_row : t.first_column;
     const dim block = is_rows ? padded(s, channels) : panel_width();
-    const dim panel_pitch = 4 * block * positions(s);
-    const dim half = part_pairs(t.length[2]);  // dot2 pairs position x with x + half
-    const dim pair = kernels_.k_per_unit > 1 ? half : 0;
+    const dim panel_pitch = 4 * block * positions(s), part_pitch = part_bytes(s);
+    const dim channel = t.group * s.channels + (is_rows ? t.first_row : t.first_column);
     const char *in = static_cast<const char *>(s.is_src ? data.src : data.dst)
-        + size * (t.n * s.strides.n + (t.group * s.channels + first) * s.strides.c);
-    std::uint32_t flags = no_flags;
-    const auto pack_row = [&](const char *row, dim xs, dim at, dim count, dim lo, dim hi) {
-        const pack_args args {row, p_.type, s.strides.c, xs, channels, count, lo, hi,
-            out + 4 * block * at};
-        const pair_row second {row + size * pair * xs, lo - pair, hi - pair};
-        flags |= kernels_.pack_positions(args, second, block, panel_pitch);
-    };
-    if (s.is_src) {
-        for_each_patch_row(walk_, patch_, tile_, t.t0, t.length, [&](const patch_row &row) {
-            pack_row(in + size * row.offset(s.strides), s.strides.x[2] * walk_[2].in_step, row.at,
-                row.count - t.length[2] + half, row.lo, row.hi);
-        });
-        return flags;
-    }
-    for (dim d = 0; d < t.length[0]; ++d)
-        for (dim h = 0; h < t.length[1]; ++h) {
-            const dim offset = (t.t0[0] + d) * s.strides.x[0] + (t.t0[1] + h) * s.strides.x[1]
-                + t.t0[2] * s.strides.x[2];
-            // The partner of a last odd position is zero.
-            pack_row(in + size * offset, s.strides.x[2], (d * tile_[1] + h) * tile_[2], half, 0,
-                t.length[2]);
+        + size * (t.n * s.strides.n + channel * s.strides.c);
+    value_range range;
+    const auto pack_row = [&](dim offset, dim xs, dim at, dim count, row_range here, dim partner,
+                              row_range there) {
+        pack_args args {in + size * offset, p_.type, s.strides.c, xs, channels, count, here.lo, here.hi,
+            out};
+        const pair_row pair {in + size * (offset + partner), there.lo, there.hi};
+        if (amx() && is_rows) {
+            args.out += 4 * at;
+            range.merge(kernels_.pack_rows(args, pair, 4 * positions(s), part_pitch));
+        } else {
+            args.out += 4 * block * at;
+            range.merge(kernels_.pack_positions(args, pair, block, panel_pitch, part_pitch));
         }
-    return flags;
+    };
+    if (s.is_src)
+        for_each_src_row(t, pack_row);
+    else
+        for_each_dst_row(t, pack_row);
+    return range;
 }
 
 void tiled_weights::multiply(const scratch &s, const task &t, bool first) const {
-    // One run per row of output positions; a run's k are the positions of that row.
     constexpr dim most_runs = 256;
     dim src_run[most_runs], dst_run[most_runs];
-    const dim rows_block = 4 * padded(rows_, t.rows), columns_block = 4 * panel_width();
+    const order o = order_of(t.length);
+    const dim columns_block = 4 * panel_width();
+    const dim rows_block = amx() ? 4 : 4 * padded(rows_, t.rows);
     const dim src_block = rows_.is_src ? rows_block : columns_block;
     const dim dst_block = rows_.is_src ? columns_block : rows_block;
-    const dim all_runs = t.length[0] * t.length[1];
+    const dim all_runs = t.length[0] * o.runs;
     product_args args {};
     args.ldc = panel_width();
-    args.k = part_pairs(t.length[2]);
-    args.a_step = rows_block;
-    args.b_step = columns_block;
+    args.k = o.k;
+    args.a_step = amx() ? 64 : rows_block;
+    args.b_step = amx() ? 16 * columns_block : columns_block;
+    args.a_row = 4 * positions(rows_);
+    args.a_tile = 16 * args.a_row;
+    args.b_row = columns_block;
+    args.b_tile = 64;
+    args.a_part = part_bytes(rows_);
+    args.b_part = part_bytes(columns_);
     for (dim run0 = 0; run0 < all_runs; run0 += most_runs) {
         args.runs = std::min(most_runs, all_runs - run0);
         for (dim r = 0; r < args.runs; ++r) {
-            const dim d = (run0 + r) / t.length[1], h = (run0 + r) % t.length[1];
+            const dim d = (run0 + r) / o.runs, h = (run0 + r) % o.runs;
             src_run[r] = src_block * (d * patch_[1].length + h) * patch_[2].length;
-            dst_run[r] = dst_block * (d * tile_[1] + h) * tile_[2];
+            dst_run[r] = dst_block * (d * o.plane_pitch + h * o.run_pitch);
         }
         args.a_run = rows_.is_src ? src_run : dst_run;
         args.b_run = rows_.is_src ? dst_run : src_run;

@@ -33,6 +33,16 @@ private:
     };
     struct scratch;
     struct task;
+    /// How the positions of a tile become k. In fma they simply follow each other. dot2 and amx take
+    /// them in pairs that keep their distance under every tap: a row's first half with its second, or
+    /// (amx) the upper rows of a tile with the lower ones, whole rows and the gaps between them.
+    struct order {
+        dim half;        // distance of partners: positions, or rows
+        dim runs;        // runs per plane
+        dim k;           // units per run
+        dim run_pitch;   // dst positions (amx: pairs) from run to run
+        dim plane_pitch; // and from plane to plane
+    };
 
     tiled_weights(const tiled_weights &like, const kernel_set &kernels);
     void choose_orientation();
@@ -46,15 +56,23 @@ private:
     [[nodiscard]] dim panels() const { return div_up(columns_.channels, panel_width()); }
     [[nodiscard]] dim partial_floats() const;  // one part, all groups
     [[nodiscard]] float *c_of(float *partial, dim group, dim panel, dim tap, dim row) const;
+    [[nodiscard]] bool amx() const { return kernels_.format == operand_format::amx; }
+    [[nodiscard]] order order_of(const dim (&length)[3]) const;
     [[nodiscard]] dim positions(const side &s) const;
     [[nodiscard]] dim padded(const side &s, dim channels) const;
+    /// One part of one operand.
+    [[nodiscard]] dim part_bytes(const side &s) const;
     [[nodiscard]] dim packed_bytes(const side &s) const;
     [[nodiscard]] std::size_t scratch_bytes() const;
-    [[nodiscard]] dim part_pairs(dim length) const;
 
     void run_task(const conv::buffers &data, scratch &s, float *partials, dim index) const;
+    void clear_slack(const scratch &s) const;
     void run_tile(const conv::buffers &data, scratch &s, task &t, bool first) const;
-    std::uint32_t pack(const conv::buffers &data, const side &s, const task &t, char *out) const;
+    value_range pack(const conv::buffers &data, const side &s, const task &t, char *out) const;
+    template <typename Pack>
+    void for_each_src_row(const task &t, Pack &&pack_row) const;
+    template <typename Pack>
+    void for_each_dst_row(const task &t, Pack &&pack_row) const;
     void multiply(const scratch &s, const task &t, bool first) const;
     void multiply_careful(const conv::buffers &data, const task &t, bool first) const;
     [[nodiscard]] float careful_sum(const conv::buffers &data, const task &t,
@@ -71,6 +89,8 @@ private:
     dim tile_[3] = {1, 1, 1}, tiles_[3] = {1, 1, 1};
     side rows_ {}, columns_ {};  // broadcast and vector operand
     int vectors_ = 1;
+    bool by_rows_ = false;  // see order
+    dim c_rows_ = 0;        // rows of C per tap
     /// Kept taps: offset in the patch (positions) and in diff_weights (elements).
     std::vector<dim> tap_patch_, tap_out_;
     /// Taps that never meet the input: their gradient is an empty sum.

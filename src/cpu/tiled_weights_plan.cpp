@@ -74,7 +74,7 @@ tiled_weights::tiled_weights(const conv::problem &p, const kernel_set &kernels,
 
 tiled_weights::tiled_weights(const tiled_weights &like, const kernel_set &kernels)
     : p_(like.p_), kernels_(kernels), rows_(like.rows_), columns_(like.columns_),
-      tap_out_(like.tap_out_) {
+      c_rows_(like.c_rows_), tap_out_(like.tap_out_) {
     for (int a = 0; a < 3; ++a) {
         walk_[a] = like.walk_[a];
         tile_[a] = like.tile_[a];
@@ -87,12 +87,20 @@ tiled_weights::tiled_weights(const tiled_weights &like, const kernel_set &kernel
 /// Which operand is broadcast and which runs along vectors: whichever costs less.
 void tiled_weights::choose_orientation() {
     int v_src_rows = 1, v_dst_rows = 1;
+    if (amx()) {  // the operand that taps shift must be B, whose rows are positions
+        rows_ = {p_.oc, p_.oc, 1, p_.dst, false};
+        columns_ = {p_.ic, p_.ic, 1, p_.src, true};
+        vectors_ = static_cast<int>(std::min<dim>(2, div_up(p_.ic, 16)));
+        c_rows_ = round_up_to(p_.oc, 16);
+        return;
+    }
     const bool src_rows = best_panel(kernels_, p_.ic, p_.oc, v_src_rows)
         <= best_panel(kernels_, p_.oc, p_.ic, v_dst_rows);
     const side src {p_.ic, p_.ic, 1, p_.src, true}, dst {p_.oc, p_.oc, 1, p_.dst, false};
     rows_ = src_rows ? src : dst;
     columns_ = src_rows ? dst : src;
     vectors_ = src_rows ? v_src_rows : v_dst_rows;
+    c_rows_ = rows_.channels;
 }
 
 void tiled_weights::choose_blocks() {
@@ -107,7 +115,9 @@ void tiled_weights::choose_blocks() {
 
 /// Tiles that keep both packed operands within `bytes`; whole rows first, then planes.
 void tiled_weights::choose_tile(dim bytes) {
-    dim positions = std::max<dim>(8, bytes / (4 * (rows_.block + columns_.block)));
+    // A pair of positions takes 4 bytes in dot2 and amx, per part.
+    const dim each = kernels_.format == operand_format::fma ? 4 : 2 * kernels_.parts;
+    dim positions = std::max<dim>(8, bytes / (each * (rows_.block + columns_.block)));
     for (int a = 2; a >= 0; --a) {
         const dim length = walk_[a].longest;
         tiles_[a] = div_up(length, std::clamp<dim>(positions, 1, length));
@@ -166,6 +176,13 @@ void tiled_weights::settle_tile() {
         for (dim h : patch_[1].start[0])
             for (dim w : patch_[2].start[0])
                 tap_patch_.push_back((d * patch_[1].length + h) * patch_[2].length + w);
+    if (!amx()) return;
+    // Whichever wastes fewer units.
+    by_rows_ = true;
+    const order rows = order_of(tile_);
+    by_rows_ = false;
+    const order columns = order_of(tile_);
+    by_rows_ = rows.runs * rows.k < columns.runs * columns.k;
 }
 
 std::string tiled_weights::describe() const {

@@ -5,19 +5,18 @@ struct F {
     static constexpr int k_per_unit = 2;
     static constexpr bool only_bf16 = true;
 
-    /// Notices what VDPBF16PS treats unlike plain arithmetic: it takes subnormals for zero.
+    /// VDPBF16PS takes subnormals for zero, in and out: 2^-118 leaves room for a sum to be normal.
+    static constexpr format_limits limits {1, 254 - 118, 510};
+
     struct watch {
-        __mmask32 nonfinite = 0, subnormal = 0;
+        __m512i least = _mm512_set1_epi16(-1), most = _mm512_setzero_si512();
         void add(V::vec v) {
             const __m512i size = _mm512_and_si512(_mm512_castps_si512(v), _mm512_set1_epi16(0x7fff));
-            nonfinite |= _mm512_cmpge_epu16_mask(size, _mm512_set1_epi16(0x7f80));
-            subnormal |= _mm512_cmplt_epu16_mask(
-                _mm512_sub_epi16(size, _mm512_set1_epi16(1)), _mm512_set1_epi16(0x7f));
+            // Zero becomes the largest number.
+            least = _mm512_min_epu16(least, _mm512_sub_epi16(size, _mm512_set1_epi16(1)));
+            most = _mm512_max_epu16(most, size);
         }
-        [[nodiscard]] std::uint32_t found() const {
-            return (nonfinite != 0 ? has_nonfinite : no_flags)
-                | (subnormal != 0 ? has_awkward : no_flags);
-        }
+        [[nodiscard]] value_range found() const { return range_of_bf16(least, most); }
     };
 
     static V::vec seen(__m512i v, watch &w) {

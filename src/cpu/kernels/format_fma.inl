@@ -5,6 +5,7 @@ struct F {
     using watch = V::watch;
     static constexpr int k_per_unit = 1;
     static constexpr bool only_bf16 = false;
+    static constexpr format_limits limits {0, 0, 510};  // not consulted: this is plain f32
 
     template <typename E>
     static V::vec some(const typename E::type *p, dim n, V::watch &watch) {

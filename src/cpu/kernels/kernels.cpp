@@ -4,7 +4,6 @@
 namespace convgrad::cpu {
 
 const kernel_set *find_kernels(isa set, operand_format format, data_type type, math_mode math) {
-    static_cast<void>(math);
     switch (format) {
     case operand_format::fma:
         if (set == isa::portable) return fma_portable();
@@ -13,7 +12,7 @@ const kernel_set *find_kernels(isa set, operand_format format, data_type type, m
         return nullptr;
     case operand_format::dot2:
         return set == isa::avx512_bf16 && type == data_type::bf16 ? dot2_avx512_bf16() : nullptr;
-    case operand_format::amx: return nullptr;
+    case operand_format::amx: return set == isa::amx_bf16 ? amx_bf16(type, math) : nullptr;
     }
     return nullptr;
 }

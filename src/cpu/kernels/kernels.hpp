@@ -23,11 +23,30 @@ namespace convgrad::cpu {
 
 enum class operand_format : std::uint8_t { fma, dot2, amx };
 
-/// What a packer noticed about the values it copied; or-ed over blocks.
-enum value_flags : std::uint32_t {
-    no_flags = 0,
-    has_nonfinite = 1,  // infinity or NaN
-    has_awkward = 2,    // finite, but the format cannot hold it exactly enough (see amx)
+/// What a packer noticed about the values it copied. The matrix and dot-product instructions flush
+/// subnormals, and a split value must neither underflow nor overflow, so their packers also tell the
+/// exponents of the smallest and largest nonzero magnitude.
+struct value_range {
+    bool nonfinite = false;
+    std::uint8_t least = 255;  // biased exponent of the smallest nonzero magnitude; 255: none
+    std::uint8_t most = 0;     // of the largest
+
+    void merge(const value_range &other) {
+        nonfinite = nonfinite || other.nonfinite;
+        least = other.least < least ? other.least : least;
+        most = other.most > most ? other.most : most;
+    }
+};
+
+/// What a format can compute as if in plain f32: biased exponents of operands, and their sums.
+struct format_limits {
+    int least, least_product, most_product;
+
+    [[nodiscard]] bool allow(const value_range &a, const value_range &b) const {
+        return !a.nonfinite && !b.nonfinite && a.least >= least && b.least >= least
+            && (a.least == 255 || b.least == 255 || a.least + b.least >= least_product)
+            && a.most + b.most <= most_product;
+    }
 };
 
 struct product_args {
@@ -41,9 +60,10 @@ struct product_args {
     dim k;               // units per run
     dim a_step, b_step;  // bytes from one k unit to the next
     bool accumulate;     // C += …; otherwise C = …
-    // amx only: from the first to the second tile of A (rows 16–31) and of B (columns 16–31), and
-    // from one part of a split value to the next.
+    // amx only, all in bytes: from the first to the second tile of A (rows 16–31) and of B (columns
+    // 16–31), from one row of a tile to the next, from one part of a split value to the next.
     dim a_tile = 0, b_tile = 0;
+    dim a_row = 64, b_row = 64;
     dim a_part = 0, b_part = 0;
 };
 
@@ -89,22 +109,29 @@ struct kernel_set {
     int unit_bytes;   // of A, per position
     int column_bytes; // of B, per column of a k unit, all parts
     int parts;        // amx: how many bf16 an element is split into
+    format_limits limits;
+    void (*enter)();  // before a thread's first product, and after its last; null: nothing to do
+    void (*leave)();
 
     void (*product)(const product_args &args, int m, int vectors);
 
     /// Channels become k: unit (k, x) at out + k·k_pitch + x·unit_bytes. Missing channels of the last
     /// unit are zero.
-    std::uint32_t (*pack_channels)(const pack_args &args, dim k_pitch, dim part_pitch);
+    value_range (*pack_channels)(const pack_args &args, dim k_pitch, dim part_pitch);
     /// Weights for `count` columns (the positions of pack_args) padded with zeros to `vectors`
     /// vectors: element (k, n, tap) at in[k·cs + n·xs + tap_in[tap]] goes to unit k of
     /// out + tap·tap_pitch, k_pitch apart.
-    std::uint32_t (*pack_weights)(const pack_args &args, const dim *tap_in, dim taps, int vectors,
+    value_range (*pack_weights)(const pack_args &args, const dim *tap_in, dim taps, int vectors,
         dim tap_pitch, dim k_pitch);
     /// Positions become k (weights gradient): element (c, x) goes to column c % block of panel
     /// c / block: out + (c / block)·panel_pitch + x·(4·block). Columns without a channel, up to a
     /// whole vector, are zero. In dot2 and amx position x is paired with position x of `pair`.
-    std::uint32_t (*pack_positions)(const pack_args &args, const pair_row &pair, dim block,
-        dim panel_pitch);
+    value_range (*pack_positions)(const pack_args &args, const pair_row &pair, dim block,
+        dim panel_pitch, dim part_pitch);
+    /// amx only: the broadcast operand of the weights gradient. Pair (c, x) goes to
+    /// out + c·row_pitch + 4·x.
+    value_range (*pack_rows)(const pack_args &args, const pair_row &pair, dim row_pitch,
+        dim part_pitch);
     void (*store)(const store_args &args);
 };
 
@@ -117,5 +144,6 @@ const kernel_set *fma_portable();
 const kernel_set *fma_avx2();
 const kernel_set *fma_avx512();
 const kernel_set *dot2_avx512_bf16();
+const kernel_set *amx_bf16(data_type type, math_mode math);
 
 }  // namespace convgrad::cpu

@@ -109,12 +109,12 @@ void channel_units(const pack_args &p, dim k_pitch, F::watch &watch) {
     }
 }
 
-std::uint32_t pack_channels(const pack_args &p, dim k_pitch, dim /*part_pitch*/) {
+value_range pack_channels(const pack_args &p, dim k_pitch, dim /*part_pitch*/) {
     F::watch watch;
     if (p.hi <= p.lo) {
         const dim units = (p.channels + F::k_per_unit - 1) / F::k_per_unit;
         for (dim u = 0; u < units; ++u) zero_row(p.out + u * k_pitch, p.count);
-        return no_flags;
+        return {};
     }
     with_element(p.type, [&](auto e) {
         using E = decltype(e);
@@ -130,7 +130,7 @@ std::uint32_t pack_channels(const pack_args &p, dim k_pitch, dim /*part_pitch*/)
 
 // --- weights -----------------------------------------------------------------------------------
 
-std::uint32_t pack_weights(const pack_args &p, const dim *tap_in, dim taps, int vectors,
+value_range pack_weights(const pack_args &p, const dim *tap_in, dim taps, int vectors,
     dim tap_pitch, dim k_pitch) {
     F::watch watch;
     const dim width = static_cast<dim>(vectors) * V::lanes;
@@ -236,8 +236,8 @@ void position_units(const pack_args &p, const pair_row &pair, dim block, dim pan
         }
 }
 
-std::uint32_t pack_positions(
-    const pack_args &p, const pair_row &pair, dim block, dim panel_pitch) {
+value_range pack_positions(
+    const pack_args &p, const pair_row &pair, dim block, dim panel_pitch, dim /*part_pitch*/) {
     F::watch watch;
     with_element(p.type, [&](auto e) {
         using E = decltype(e);

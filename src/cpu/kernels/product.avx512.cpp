@@ -24,8 +24,8 @@ inline V::acc V::madd(acc c, unit a, unit b) { return _mm512_fmadd_ps(a, b, c); 
 const kernel_set *fma_avx512() {
     static constexpr kernel_set set {isa::avx512, operand_format::fma, V::lanes, 4,
         {0, V::max_m[1], V::max_m[2], V::max_m[3], V::max_m[4]}, F::k_per_unit, 4, 4, 1,
-        product,
-        pack_channels, pack_weights, pack_positions, store};
+        F::limits, nullptr, nullptr, product,
+        pack_channels, pack_weights, pack_positions, nullptr, store};
     return &set;
 }
 

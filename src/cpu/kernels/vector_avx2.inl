@@ -61,9 +61,8 @@ struct V {
         vec sum = _mm256_setzero_ps();
         void add(vec v) { sum = _mm256_fmadd_ps(v, _mm256_setzero_ps(), sum); }
         void add_one(float v) { add(_mm256_set1_ps(v)); }
-        [[nodiscard]] std::uint32_t found() const {
-            return _mm256_movemask_ps(_mm256_cmp_ps(sum, sum, _CMP_UNORD_Q)) != 0 ? has_nonfinite
-                                                                                  : no_flags;
+        [[nodiscard]] value_range found() const {
+            return {_mm256_movemask_ps(_mm256_cmp_ps(sum, sum, _CMP_UNORD_Q)) != 0, 255, 0};
         }
     };
 

@@ -1,5 +1,20 @@
 // struct V for AVX-512 (F, BW, VL, DQ). Included inside an anonymous namespace.
 
+/// From running minima of (magnitude − 1) and maxima of the magnitude, over bf16 bits.
+inline value_range range_of_bf16(__m512i least, __m512i most) {
+    alignas(64) std::uint16_t low[32], high[32];
+    _mm512_store_si512(low, least);
+    _mm512_store_si512(high, most);
+    std::uint16_t smallest = 0xffff, largest = 0;
+    for (int i = 0; i < 32; ++i) {
+        smallest = low[i] < smallest ? low[i] : smallest;
+        largest = high[i] > largest ? high[i] : largest;
+    }
+    value_range range {largest >= 0x7f80, 255, static_cast<std::uint8_t>(largest >> 7)};
+    if (smallest != 0xffff) range.least = static_cast<std::uint8_t>((smallest + 1) >> 7);
+    return range;
+}
+
 struct V {
     static constexpr int lanes = 16;
     // 32 registers: M·N accumulators + N of B + a broadcast that usually folds into the FMA.
@@ -36,7 +51,10 @@ struct V {
     }
     template <typename E>
     static vec load_as_n(const typename E::type *p, dim n) {
-        const __mmask16 m = first(n);
+        return load_as_mask<E>(p, first(n));
+    }
+    template <typename E>
+    static vec load_as_mask(const typename E::type *p, __mmask16 m) {
         if constexpr (std::is_same_v<E, f32_element>) return _mm512_maskz_loadu_ps(m, p);
         if constexpr (std::is_same_v<E, bf16_element>) return widen_bf16(_mm256_maskz_loadu_epi16(m, p));
         if constexpr (std::is_same_v<E, f16_element>)
@@ -57,8 +75,8 @@ struct V {
         vec sum = _mm512_setzero_ps();
         void add(vec v) { sum = _mm512_fmadd_ps(v, _mm512_setzero_ps(), sum); }
         void add_one(float v) { add(_mm512_set1_ps(v)); }
-        [[nodiscard]] std::uint32_t found() const {
-            return _mm512_cmp_ps_mask(sum, sum, _CMP_UNORD_Q) != 0 ? has_nonfinite : no_flags;
+        [[nodiscard]] value_range found() const {
+            return {_mm512_cmp_ps_mask(sum, sum, _CMP_UNORD_Q) != 0, 255, 0};
         }
     };
 

@@ -43,10 +43,10 @@ struct V {
         vec sum = {};
         void add(vec v) { sum += v * 0.0F; }
         void add_one(float v) { sum[0] += v * 0.0F; }
-        [[nodiscard]] std::uint32_t found() const {
+        [[nodiscard]] value_range found() const {
             bool nan = false;
             for (int i = 0; i < lanes; ++i) nan = nan || sum[i] != sum[i];
-            return nan ? has_nonfinite : no_flags;
+            return {nan, 255, 0};
         }
     };
 

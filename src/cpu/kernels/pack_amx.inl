@@ -1,0 +1,236 @@
+// Packing for the matrix engine. Included inside an anonymous namespace after split_amx.inl.
+//
+// A tile row is 32 consecutive k of one row m (64 bytes). A tile of B is 16 rows of 16 columns × 2
+// consecutive k. S is a split<E, P>: E the element type in memory, P the number of parts.
+
+inline dim smaller(dim a, dim b) { return a < b ? a : b; }
+
+/// Two 16-bit lanes sets joined: a in the low, b in the high half of each 32-bit lane.
+inline __m512i join(__m512i a, __m512i b) { return _mm512_or_si512(a, _mm512_slli_epi32(b, 16)); }
+
+inline void store512(char *p, __m512i v) { _mm512_storeu_si512(p, v); }
+
+inline void transpose(__m512i (&r)[16]) {
+    V::vec rows[16];
+#pragma GCC unroll 16
+    for (int i = 0; i < 16; ++i) rows[i] = _mm512_castsi512_ps(r[i]);
+    V::transpose(rows);
+#pragma GCC unroll 16
+    for (int i = 0; i < 16; ++i) r[i] = _mm512_castps_si512(rows[i]);
+}
+
+/// 32 elements side by side → one tile row per part.
+template <typename E, int P>
+void split_row(const typename E::type *in, dim n, char *out, dim part_pitch, range_watch &watch) {
+    if constexpr (P == 1) {
+        const __mmask32 m = n >= 32 ? ~__mmask32 {0} : (__mmask32 {1} << (n < 0 ? 0 : n)) - 1;
+        const __m512i row = _mm512_maskz_loadu_epi16(m, in);
+        watch.add_bf16(row);
+        store512(out, row);
+        return;
+    }
+    const __m512 low = V::load_as_n<E>(in, n < 0 ? 0 : n);
+    const __m512 high = V::load_as_n<E>(in + 16, n - 16 < 0 ? 0 : n - 16);
+    watch.add(low);
+    watch.add(high);
+    __m512i a[P], b[P];
+    split<E, P>::of(low, a);
+    split<E, P>::of(high, b);
+#pragma GCC unroll 3
+    for (int i = 0; i < P; ++i) {
+        const __m512i row = _mm512_inserti64x4(
+            _mm512_castsi256_si512(_mm512_cvtepi32_epi16(a[i])), _mm512_cvtepi32_epi16(b[i]), 1);
+        store512(out + i * part_pitch, row);
+    }
+}
+
+/// 16 positions × 32 k, where in(k, mask) gives the 16 values at k → 16 tile rows per part.
+template <typename E, int P, typename In>
+void split_columns(In &&in, char *out, dim row_pitch, dim part_pitch, dim rows, range_watch &watch) {
+    __m512i pairs[P][16];
+#pragma GCC unroll 16
+    for (int j = 0; j < 16; ++j) {
+        const __m512 first = in(2 * j), second = in(2 * j + 1);
+        watch.add(first);
+        watch.add(second);
+        __m512i a[P], b[P];
+        split<E, P>::of(first, a);
+        split<E, P>::of(second, b);
+#pragma GCC unroll 3
+        for (int i = 0; i < P; ++i) pairs[i][j] = join(a[i], b[i]);
+    }
+#pragma GCC unroll 3
+    for (int i = 0; i < P; ++i) {
+        transpose(pairs[i]);
+        for (dim x = 0; x < rows; ++x) store512(out + i * part_pitch + x * row_pitch, pairs[i][x]);
+    }
+}
+
+/// Loads of 16 elements `step` apart, the first n of them; others zero.
+template <typename E>
+__m512 gather(const typename E::type *in, dim step, dim lo, dim hi) {
+    if (step == 1) {
+        const __mmask16 m = static_cast<__mmask16>(V::first(hi < 0 ? 0 : hi) & ~V::first(lo < 0 ? 0 : lo));
+        return V::load_as_mask<E>(in, m);
+    }
+    alignas(64) float values[16] = {};
+    for (dim i = lo < 0 ? 0 : lo; i < hi && i < 16; ++i) values[i] = E::to_float(in[i * step]);
+    return _mm512_load_ps(values);
+}
+
+template <typename E, int P>
+value_range pack_channels(const pack_args &p, dim k_pitch, dim part_pitch) {
+    range_watch watch;
+    const auto *in = static_cast<const typename E::type *>(p.in);
+    for (dim c = 0; c < p.channels; c += 32) {
+        char *out = p.out + c / 32 * k_pitch;
+        const dim n = p.channels - c;
+        if (p.cs == 1) {
+            for (dim x = 0; x < p.count; ++x)
+                split_row<E, P>(in + c + x * p.xs, x >= p.lo && x < p.hi ? n : 0, out + 64 * x,
+                    part_pitch, watch);
+            continue;
+        }
+        for (dim x = 0; x < p.count; x += 16)
+            split_columns<E, P>(
+                [&](int k) {
+                    return k < n ? gather<E>(in + (c + k) * p.cs + x * p.xs, p.xs, p.lo - x, p.hi - x)
+                                 : _mm512_setzero_ps();
+                },
+                out + 64 * x, 64, part_pitch, smaller(16, p.count - x), watch);
+    }
+    return watch.found();
+}
+
+template <typename E, int P>
+value_range pack_weights(const pack_args &p, const dim *tap_in, dim taps, int vectors, dim tap_pitch,
+    dim k_pitch) {
+    range_watch watch;
+    const auto *in = static_cast<const typename E::type *>(p.in);
+    const dim part_pitch = k_pitch / P;
+    for (dim t = 0; t < taps; ++t)
+        for (dim c = 0; c < p.channels; c += 32)
+            for (int v = 0; v < vectors; ++v) {
+                const dim n = p.channels - c, columns = smaller(16, p.count - 16 * dim {v});
+                const auto *from = in + tap_in[t] + c * p.cs + 16 * dim {v} * p.xs;
+                char *out = p.out + t * tap_pitch + c / 32 * k_pitch + 1024 * dim {v};
+                if (p.cs == 1) {  // columns of k side by side: transpose what split_row would make
+                    alignas(64) char rows[P][1024];
+                    for (int x = 0; x < 16; ++x)
+                        split_row<E, P>(from + x * p.xs, x < columns ? n : 0, rows[0] + 64 * x,
+                            1024, watch);
+                    for (int i = 0; i < P; ++i) {
+                        __m512i r[16];
+                        for (int x = 0; x < 16; ++x) r[x] = _mm512_load_si512(rows[i] + 64 * x);
+                        transpose(r);
+                        for (int x = 0; x < 16; ++x) store512(out + i * part_pitch + 64 * x, r[x]);
+                    }
+                    continue;
+                }
+                for (dim k = 0; k < 32; k += 2) {
+                    const __m512 first = k < n ? gather<E>(from + k * p.cs, p.xs, 0, columns)
+                                               : _mm512_setzero_ps();
+                    const __m512 second = k + 1 < n ? gather<E>(from + (k + 1) * p.cs, p.xs, 0, columns)
+                                                    : _mm512_setzero_ps();
+                    watch.add(first);
+                    watch.add(second);
+                    __m512i a[P], b[P];
+                    split<E, P>::of(first, a);
+                    split<E, P>::of(second, b);
+                    for (int i = 0; i < P; ++i)
+                        store512(out + i * part_pitch + 32 * k, join(a[i], b[i]));
+                }
+            }
+    return watch.found();
+}
+
+/// The same 16 channels or positions of two rows, split and joined; null or masked: zeros.
+template <typename E, int P>
+void split_pair(__m512 first, __m512 second, __m512i (&pair)[P], range_watch &watch) {
+    watch.add(first);
+    watch.add(second);
+    __m512i a[P], b[P];
+    split<E, P>::of(first, a);
+    split<E, P>::of(second, b);
+#pragma GCC unroll 3
+    for (int i = 0; i < P; ++i) pair[i] = join(a[i], b[i]);
+}
+
+/// 16 channels from c on of position x and of its partner.
+template <typename E, int P>
+void pair_at(const pack_args &p, const pair_row &q, dim c, dim x, __m512i (&pair)[P],
+    range_watch &watch) {
+    using T = typename E::type;
+    const dim at = c * p.cs + x * p.xs, n = p.channels - c;
+    const bool real = x >= p.lo && x < p.hi, real2 = x >= q.lo && x < q.hi;
+    split_pair<E, P>(
+        real ? gather<E>(static_cast<const T *>(p.in) + at, p.cs, 0, n) : _mm512_setzero_ps(),
+        real2 ? gather<E>(static_cast<const T *>(q.in) + at, p.cs, 0, n) : _mm512_setzero_ps(), pair,
+        watch);
+}
+
+/// 16 positions from x on of channel c and of their partners.
+template <typename E, int P>
+void pair_across(const pack_args &p, const pair_row &q, dim c, dim x, __m512i (&pair)[P],
+    range_watch &watch) {
+    using T = typename E::type;
+    const dim at = c * p.cs + x * p.xs;
+    split_pair<E, P>(gather<E>(static_cast<const T *>(p.in) + at, p.xs, p.lo - x, p.hi - x),
+        gather<E>(static_cast<const T *>(q.in) + at, p.xs, q.lo - x, q.hi - x), pair, watch);
+}
+
+/// B of the weights gradient: see kernel_set::pack_positions.
+template <typename E, int P>
+value_range pack_positions(
+    const pack_args &p, const pair_row &q, dim block, dim panel_pitch, dim part_pitch) {
+    range_watch watch;
+    const bool across = p.xs == 1 && p.cs != 1;
+    for (dim c = 0; c < p.channels; c += 16) {
+        char *out = p.out + c / block * panel_pitch + 4 * (c % block);
+        for (dim x = 0; x < p.count; x += 16) {
+            const dim width = smaller(16, p.count - x);
+            __m512i pairs[P][16];
+#pragma GCC unroll 16
+            for (int j = 0; j < 16; ++j) {
+                __m512i pair[P] = {};
+                if (across && c + j < p.channels) pair_across<E, P>(p, q, c + j, x, pair, watch);
+                if (!across && j < width) pair_at<E, P>(p, q, c, x + j, pair, watch);
+#pragma GCC unroll 3
+                for (int i = 0; i < P; ++i) pairs[i][j] = pair[i];
+            }
+            for (int i = 0; i < P; ++i) {
+                if (across) transpose(pairs[i]);
+                for (dim j = 0; j < width; ++j)
+                    store512(out + i * part_pitch + 4 * block * (x + j), pairs[i][j]);
+            }
+        }
+    }
+    return watch.found();
+}
+
+/// A of the weights gradient: see kernel_set::pack_rows.
+template <typename E, int P>
+value_range pack_rows(const pack_args &p, const pair_row &q, dim row_pitch, dim part_pitch) {
+    range_watch watch;
+    const bool across = p.xs == 1 && p.cs != 1;
+    for (dim c = 0; c < p.channels; c += 16)
+        for (dim x = 0; x < p.count; x += 16) {
+            const dim height = smaller(16, p.channels - c), width = smaller(16, p.count - x);
+            __m512i pairs[P][16];
+#pragma GCC unroll 16
+            for (int j = 0; j < 16; ++j) {
+                __m512i pair[P] = {};
+                if (across && j < height) pair_across<E, P>(p, q, c + j, x, pair, watch);
+                if (!across && j < width) pair_at<E, P>(p, q, c, x + j, pair, watch);
+#pragma GCC unroll 3
+                for (int i = 0; i < P; ++i) pairs[i][j] = pair[i];
+            }
+            for (int i = 0; i < P; ++i) {
+                if (!across) transpose(pairs[i]);
+                for (dim j = 0; j < height; ++j)
+                    _mm512_mask_storeu_epi32(p.out + i * part_pitch + (c + j) * row_pitch + 4 * x,
+                        V::first(width), pairs[i][j]);
+            }
+        }
+    return watch.found();
+}
