@@ -20,14 +20,6 @@ constexpr dim tile_target = 384 << 10;     // patch and C of a tile
 constexpr dim patch_row_bytes = 1024;      // of one position: sets k_chunk_
 constexpr dim most_tasks = dim {1} << 30;
 
-/// Rough cycles of one k step of a block of C: multiply-adds, or loads where there are more of
-/// those, never less than the latency that few accumulators cannot hide; plus the step itself.
-double step_cost(dim m, dim vectors) {
-    const double fma = static_cast<double>(m * vectors);
-    const double loads = 0.6 * static_cast<double>(m + vectors);
-    return std::max({fma, loads, 6.0}) + 1.0;
-}
-
 }  // namespace
 
 tiled_data::tiled_data(const conv::problem &p, const kernel_set &kernels, const kernel_set *exact,

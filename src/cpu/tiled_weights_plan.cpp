@@ -16,12 +16,6 @@ constexpr dim tasks_wanted = 32;
 constexpr dim part_macs_least = 1 << 20;  // a part smaller than this is not worth its addition
 constexpr dim block_channels = 512;
 
-/// See tiled_data_plan.cpp.
-double step_cost(dim m, dim vectors) {
-    return std::max({static_cast<double>(m * vectors), 0.6 * static_cast<double>(m + vectors), 6.0})
-        + 1.0;
-}
-
 /// Cheapest panel width for `rows` × `columns` of C, and its cost per position.
 double best_panel(const kernel_set &k, dim rows, dim columns, int &vectors) {
     double best = 0;
