@@ -93,6 +93,10 @@ std::unique_ptr<const plan> make_plan(
         if (reason.empty() && chosen) reason = "ranked lower";
         if (reason.empty()) {
             chosen = build(a, p, limits);
+            if (chosen->workspace() > limits.workspace)
+                throw error(error_code::out_of_memory,
+                    "convolution: the workspace limit is " + std::to_string(limits.workspace)
+                        + " bytes, but the leanest plan needs " + std::to_string(chosen->workspace()));
             if (refusals == nullptr) return chosen;
             continue;
         }

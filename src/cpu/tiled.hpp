@@ -99,7 +99,7 @@ inline void multiply_run(const kernel_set &kernels, product_args args, dim count
         const dim m = count * (b + 1) / blocks - count * b / blocks;
         kernels.product(args, static_cast<int>(m), vectors);
         args.c += m * row;
-        args.a += m * kernels.unit_bytes;
+        args.a += m * args.a_m;
     }
 }
 

@@ -48,18 +48,20 @@ dim tiled_data::c_floats() const {
 
 std::size_t tiled_data::scratch_bytes() const {
     const dim bytes = round_up_to(panels_per_block_ * panel_bytes(kept_units()), 64)
-        + patch_bytes(kernels_, units(k_chunk_), patch_positions_) + round_up_to(4 * c_floats(), 64)
+        + patch_bytes() + round_up_to(4 * c_floats(), 64)
         + round_up_to(4 * panels_per_block_ * panel_width(), 64);
     return static_cast<std::size_t>(bytes) + (exact_ ? exact_->scratch_bytes() : 0);
 }
 
-std::size_t tiled_data::workspace() const { return scratch_bytes() * static_cast<std::size_t>(workers_); }
+std::size_t tiled_data::workspace() const {
+    return tasks_ == 0 ? 0 : scratch_bytes() * static_cast<std::size_t>(workers_);
+}
 
 tiled_data::scratch tiled_data::make_scratch(char *memory) const {
     scratch s {};
     s.weights = memory;
     s.patch = s.weights + round_up_to(panels_per_block_ * panel_bytes(kept_units()), 64);
-    char *c = s.patch + patch_bytes(kernels_, units(k_chunk_), patch_positions_);
+    char *c = s.patch + patch_bytes();
     char *bias = c + round_up_to(4 * c_floats(), 64);
     s.c = static_cast<float *>(static_cast<void *>(c));
     s.bias = static_cast<float *>(static_cast<void *>(bias));
@@ -108,14 +110,17 @@ void tiled_data::run_task(scratch &s, const task &t) const {
     }
     for (dim chunk = 0; chunk < chunks_; ++chunk)
         if (!run_chunk(s, t, chunk)) return;
-    store_tile(s, t);
+    store_tile(s, t, false);
 }
 
 /// Packs and multiplies one chunk. Values that this format cannot treat exactly send the whole tile to
 /// another path, which finishes it; then false.
 bool tiled_data::run_chunk(scratch &s, const task &t, dim chunk) const {
     if (!keep_weights_) pack_weights(s, t, chunk, 1);
-    const value_range range = pack_patch(s, t, chunk);
+    const bool direct = read_input_ && !t.padded;
+    const value_range range = !direct ? pack_patch(s, t, chunk)
+        : exact_                      ? scan_input(t, chunk)
+                                      : value_range {};
     if (exact_ && !kernels_.limits.allow(range, s.weights_range)) {
         scratch other = exact_->make_scratch(s.exact);
         exact_->run_task(other, t);
@@ -124,7 +129,7 @@ bool tiled_data::run_chunk(scratch &s, const task &t, dim chunk) const {
     // A padded tap must contribute nothing, but 0 · ∞ is NaN.
     if (s.weights_range.nonfinite && t.padded) {
         multiply_careful(s, t);
-        store_tile(s, t);
+        store_tile(s, t, true);
         return false;
     }
     multiply(s, t, chunk);
@@ -160,18 +165,40 @@ void tiled_data::pack_weights(scratch &s, const task &t, dim first_chunk, dim ch
     }
 }
 
+dim tiled_data::patch_bytes() const {
+    if (pixels_) return round_up_to(patch_positions_ * position_bytes_, 64);
+    return cpu::patch_bytes(kernels_, units(k_chunk_), patch_positions_);
+}
+
+dim tiled_data::in_offset(const task &t, dim chunk) const {
+    const dim channel = t.group * in_c_ + chunk * k_chunk_;
+    return static_cast<dim>(size_of(p_.type)) * (t.n * in_strides_.n + channel * in_strides_.c);
+}
+
 value_range tiled_data::pack_patch(const scratch &s, const task &t, dim chunk) const {
     const dim size = static_cast<dim>(size_of(p_.type));
-    const dim channel = t.group * in_c_ + chunk * k_chunk_;
-    const char *in = static_cast<const char *>(forward() ? t.data->src : t.data->dst)
-        + size * (t.n * in_strides_.n + channel * in_strides_.c);
+    const char *in = static_cast<const char *>(forward() ? t.data->src : t.data->dst) + in_offset(t, chunk);
     const dim part_pitch = patch_positions_ * kernels_.unit_bytes;
     value_range range;
     for_each_patch_row(walk_, patch_, tile_, t.t0, t.length, [&](const patch_row &row) {
         const pack_args args {in + size * row.offset(in_strides_), p_.type, in_strides_.c,
             in_strides_.x[2] * walk_[2].in_step, chunk_channels(chunk), row.count, row.lo, row.hi,
-            s.patch + row.at * kernels_.unit_bytes};
-        range.merge(kernels_.pack_channels(args, part_pitch * kernels_.parts, part_pitch));
+            s.patch + row.at * position_bytes_};
+        range.merge(pixels_ ? kernels_.pack_pixels(args, position_bytes_)
+                            : kernels_.pack_channels(args, unit_step_, part_pitch));
+    });
+    return range;
+}
+
+/// What pack_patch would have noticed.
+value_range tiled_data::scan_input(const task &t, dim chunk) const {
+    const dim size = static_cast<dim>(size_of(p_.type));
+    const char *in = static_cast<const char *>(forward() ? t.data->src : t.data->dst) + in_offset(t, chunk);
+    value_range range;
+    for_each_patch_row(walk_, patch_, tile_, t.t0, t.length, [&](const patch_row &row) {
+        range.merge(kernels_.scan({in + size * row.offset(in_strides_), p_.type, in_strides_.c,
+            in_strides_.x[2] * walk_[2].in_step, chunk_channels(chunk), row.count, row.lo, row.hi,
+            nullptr}));
     });
     return range;
 }
@@ -181,51 +208,67 @@ bool tiled_data::phase_length(const phase &f, const task &t, dim (&length)[3]) {
     return length[0] > 0 && length[1] > 0 && length[2] > 0;
 }
 
-/// Calls body(position in C, position in the patch, count) for each run of positions side by side.
+/// Calls body(d, h, count) for each run of positions side by side: a row, or all rows of a plane.
 template <typename Body>
 void tiled_data::for_each_run(const dim (&length)[3], Body &&body) const {
-    const dim patch_row_pitch = patch_[2].length, patch_plane_pitch = patch_row_pitch * patch_[1].length;
     for (dim d = 0; d < length[0]; ++d) {
         if (flat_) {
-            body(d * plane_pitch_, d * patch_plane_pitch, (length[1] - 1) * row_pitch_ + length[2]);
+            body(d, 0, (length[1] - 1) * row_pitch_ + length[2]);
             continue;
         }
-        for (dim h = 0; h < length[1]; ++h)
-            body(d * plane_pitch_ + h * row_pitch_, d * patch_plane_pitch + h * patch_row_pitch,
-                length[2]);
+        for (dim h = 0; h < length[1]; ++h) body(d, h, length[2]);
     }
 }
 
+bool tiled_data::stores_itself(dim panel) const {
+    return write_output_ && panel_vectors(panel) * kernels_.lanes <= out_c_ - panel * panel_width();
+}
+
 void tiled_data::multiply(const scratch &s, const task &t, dim chunk) const {
-    const dim chunk_units = units(chunk_channels(chunk));
-    const dim part_pitch = patch_positions_ * kernels_.unit_bytes;
+    const dim chunk_units = units(chunk_channels(chunk)), size = static_cast<dim>(size_of(p_.type));
     const char *weights = s.weights
         + (keep_weights_ ? chunk * panels_per_block_ * panel_bytes(units(k_chunk_)) : 0);
+    const bool direct = read_input_ && !t.padded;
+    const char *in = direct
+        ? static_cast<const char *>(forward() ? t.data->src : t.data->dst) + in_offset(t, chunk)
+        : s.patch;
+    char *out = static_cast<char *>(forward() ? t.data->dst : t.data->src);
     product_args args {};
-    args.ldc = panel_width();
     args.k = chunk_units;
-    args.a_step = part_pitch * kernels_.parts;
-    args.a_part = part_pitch;
+    args.a_step = direct ? 4 : unit_step_;
+    args.a_m = direct ? size * in_strides_.x[2] * walk_[2].in_step : position_bytes_;
+    args.a_part = patch_positions_ * kernels_.unit_bytes;
     args.a_tile = 16 * dim {kernels_.unit_bytes};
     args.b_step = panel_width() * kernels_.column_bytes;
     args.b_part = args.b_step / kernels_.parts;
     args.b_tile = 1024;
-    args.accumulate = chunk > 0;
+    const auto &taps = direct ? tap_input_ : tap_patch_;
     for (std::size_t ph = 0; ph < phases_.size(); ++ph) {
         const phase &f = phases_[ph];
         dim length[3];
         if (!phase_length(f, t, length)) continue;
-        args.a_run = tap_patch_.data() + f.first_tap;
+        args.a_run = taps.data() + f.first_tap;
         args.b_run = tap_packed_[chunk == chunks_ - 1 ? 1 : 0].data() + f.first_tap;
         args.runs = f.taps;
         for (dim j = 0; j < panels_per_block_; ++j) {
             const dim panel = t.block * panels_per_block_ + j;
             if (panel >= panels_) break;
+            const bool to_output = stores_itself(panel);
             float *c = s.c + (static_cast<dim>(ph) * panels_per_block_ + j) * rows_ * panel_width();
+            args.ldc = to_output ? out_strides_.x[2] * walk_[2].out_step : panel_width();
+            args.accumulate = chunk > 0 || (to_output && p_.accumulate);
             args.b = weights + j * panel_bytes(chunk_units);
-            for_each_run(length, [&](dim position, dim patch_position, dim count) {
-                args.c = c + position * panel_width();
-                args.a = s.patch + patch_position * kernels_.unit_bytes;
+            for_each_run(length, [&](dim d, dim h, dim count) {
+                args.c = to_output
+                    ? static_cast<float *>(static_cast<void *>(
+                        out + size * out_position(out_strides_, f, t, panel * panel_width(), d, h)))
+                    : c + (d * plane_pitch_ + h * row_pitch_) * panel_width();
+                args.a = in
+                    + (direct ? size
+                               * ((t.t0[0] + d) * walk_[0].in_step * in_strides_.x[0]
+                                   + (t.t0[1] + h) * walk_[1].in_step * in_strides_.x[1]
+                                   + t.t0[2] * walk_[2].in_step * in_strides_.x[2])
+                              : (d * patch_[1].length + h) * patch_[2].length * position_bytes_);
                 multiply_run(kernels_, args, count, static_cast<int>(panel_vectors(panel)));
             });
         }
@@ -291,7 +334,16 @@ void tiled_data::for_each_tap_inside(
             }
 }
 
-void tiled_data::store_tile(const scratch &s, const task &t) const {
+/// Elements from a tensor's start to channel `column` of row (d, h) of a phase in a tile.
+dim tiled_data::out_position(const conv::data_strides &strides, const phase &f, const task &t,
+    dim column, dim d, dim h) const {
+    return t.n * strides.n + (t.group * out_c_ + column) * strides.c
+        + (f.axis[0]->first + (t.t0[0] + d) * walk_[0].out_step) * strides.x[0]
+        + (f.axis[1]->first + (t.t0[1] + h) * walk_[1].out_step) * strides.x[1]
+        + (f.axis[2]->first + t.t0[2] * walk_[2].out_step) * strides.x[2];
+}
+
+void tiled_data::store_tile(const scratch &s, const task &t, bool all_panels) const {
     const dim size = static_cast<dim>(size_of(p_.type));
     char *out = static_cast<char *>(forward() ? t.data->dst : t.data->src);
     store_args args {};
@@ -309,26 +361,20 @@ void tiled_data::store_tile(const scratch &s, const task &t) const {
         dim length[3];
         if (!phase_length(f, t, length)) continue;
         for (dim j = 0; j < panels_per_block_; ++j) {
-            const dim column = (t.block * panels_per_block_ + j) * panel_width();
-            if (column >= out_c_) break;
+            const dim panel = t.block * panels_per_block_ + j, column = panel * panel_width();
+            if (panel >= panels_) break;
+            if (!all_panels && stores_itself(panel)) continue;
             const float *c = s.c + (static_cast<dim>(ph) * panels_per_block_ + j) * rows_ * panel_width();
             args.channels = std::min(panel_width(), out_c_ - column);
             args.bias = p_.bias ? s.bias + j * panel_width() : nullptr;
-            const dim channel = t.group * out_c_ + column;
+            args.count = length[2];
             for (dim d = 0; d < length[0]; ++d)
                 for (dim h = 0; h < length[1]; ++h) {
-                    const dim x[3] = {f.axis[0]->first + (t.t0[0] + d) * walk_[0].out_step,
-                        f.axis[1]->first + (t.t0[1] + h) * walk_[1].out_step,
-                        f.axis[2]->first + t.t0[2] * walk_[2].out_step};
-                    const auto at = [&](const conv::data_strides &st) {
-                        return size
-                            * (t.n * st.n + channel * st.c + x[0] * st.x[0] + x[1] * st.x[1]
-                                + x[2] * st.x[2]);
-                    };
                     args.c = c + (d * plane_pitch_ + h * row_pitch_) * panel_width();
-                    args.count = length[2];
-                    args.out = out + at(out_strides_);
-                    if (p_.add) args.add = static_cast<const char *>(t.data->add) + at(p_.add_strides);
+                    args.out = out + size * out_position(out_strides_, f, t, column, d, h);
+                    if (p_.add)
+                        args.add = static_cast<const char *>(t.data->add)
+                            + size * out_position(p_.add_strides, f, t, column, d, h);
                     kernels_.store(args);
                 }
         }

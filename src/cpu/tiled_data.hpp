@@ -39,6 +39,7 @@ private:
 
     void choose_chunks();
     void choose_panels();
+    void choose_paths();
     void choose_blocks(int threads);
     void choose_tile(dim positions);
     bool shrink();
@@ -57,6 +58,9 @@ private:
         return chunk_units * taps_ * panel_width() * kernels_.column_bytes;
     }
     [[nodiscard]] dim kept_units() const;
+    [[nodiscard]] dim patch_bytes() const;
+    /// Bytes of the input from its start to image n, first channel of the chunk.
+    [[nodiscard]] dim in_offset(const task &t, dim chunk) const;
     [[nodiscard]] dim c_floats() const;
     [[nodiscard]] bool forward() const { return p_.what == conv::pass::forward; }
     /// Positions of phase f in a tile, per axis; false if none.
@@ -71,10 +75,15 @@ private:
     bool run_chunk(scratch &s, const task &t, dim chunk) const;
     void pack_weights(scratch &s, const task &t, dim first_chunk, dim chunks) const;
     [[nodiscard]] value_range pack_patch(const scratch &s, const task &t, dim chunk) const;
+    [[nodiscard]] value_range scan_input(const task &t, dim chunk) const;
     void multiply(const scratch &s, const task &t, dim chunk) const;
     void multiply_careful(const scratch &s, const task &t) const;
     void load_bias(const scratch &s, const task &t) const;
-    void store_tile(const scratch &s, const task &t) const;
+    /// Whether the product of a panel goes straight to the output.
+    [[nodiscard]] bool stores_itself(dim panel) const;
+    [[nodiscard]] dim out_position(const conv::data_strides &strides, const phase &f, const task &t,
+        dim column, dim d, dim h) const;
+    void store_tile(const scratch &s, const task &t, bool all_panels) const;
     void fill_unreached(const conv::buffers &data, const executor &threads) const;
 
     conv::problem p_;
@@ -83,6 +92,12 @@ private:
     dim in_c_, out_c_;  // channels per group
     conv::data_strides in_strides_, out_strides_;
     dim weights_in_, weights_out_;  // weights strides of the reduced and of the output channel
+
+    // How the patch is laid out: channels side by side (pixels) or positions side by side.
+    bool pixels_ = false;
+    dim position_bytes_ = 4, unit_step_ = 4;  // from position to position, from k unit to k unit
+    bool read_input_ = false;    // tiles without padding are multiplied from the input itself
+    bool write_output_ = false;  // whole panels are accumulated in the output itself
 
     axis_walk walk_[3];
     axis_patch patch_[3];
@@ -95,6 +110,7 @@ private:
     std::vector<phase> phases_;
     std::vector<dim> tap_weights_;   // elements from the block's first weight
     std::vector<dim> tap_patch_;     // bytes from the patch's start
+    std::vector<dim> tap_input_;     // bytes in the input from where position 0 is
     std::vector<dim> tap_packed_[2]; // bytes in a panel: for whole chunks, for the last chunk
     dim taps_ = 0, max_phase_taps_ = 0;
 

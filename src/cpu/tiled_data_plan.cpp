@@ -46,6 +46,7 @@ tiled_data::tiled_data(const conv::problem &p, const kernel_set &kernels, const 
     if (empty) return;  // fill_unreached does what there is to do
     choose_chunks();
     choose_panels();
+    choose_paths();
     choose_blocks(threads);
     settle();
     if (exact != nullptr) exact_.reset(new tiled_data(*this, *exact));
@@ -76,6 +77,7 @@ tiled_data::tiled_data(const tiled_data &like, const kernel_set &kernels)
     images_per_task_ = like.images_per_task_;
     // The weights of a block are packed for one tile only: no use in keeping more than a chunk.
     keep_weights_ = false;
+    choose_paths();
     settle();
 }
 
@@ -85,6 +87,21 @@ void tiled_data::choose_chunks() {
     chunks_ = div_up(in_c_, most);
     k_chunk_ = round_up_to(div_up(in_c_, chunks_), kernels_.k_per_unit);
     chunks_ = div_up(in_c_, k_chunk_);
+}
+
+/// What need not be packed or buffered.
+void tiled_data::choose_paths() {
+    const bool amx = kernels_.format == operand_format::amx, fma = kernels_.format == operand_format::fma;
+    const dim size = static_cast<dim>(size_of(p_.type));
+    pixels_ = in_strides_.c == 1 && !amx;
+    // Beyond this pitch the rows of a block of C compete for the same sets of L1.
+    constexpr dim most_pitch = 2048;
+    const bool units_as_stored = fma ? p_.type == data_type::f32 : in_c_ % kernels_.k_per_unit == 0;
+    read_input_ = pixels_ && !flat_ && units_as_stored
+        && size * in_strides_.x[2] * walk_[2].in_step <= most_pitch;
+    // An accumulated output must not be touched before it is certain that this path finishes the tile.
+    write_output_ = fma && !flat_ && p_.type == data_type::f32 && out_strides_.c == 1 && !p_.bias
+        && !p_.add && !p_.relu && (chunks_ == 1 || !p_.accumulate);
 }
 
 dim tiled_data::chunk_channels(dim chunk) const { return std::min(k_chunk_, in_c_ - chunk * k_chunk_); }
@@ -183,6 +200,14 @@ void tiled_data::settle() {
         patch_positions_ *= patch_[a].length;
         tiles_[a] = div_up(walk_[a].longest, tile_[a]);
     }
+    if (pixels_) {
+        position_bytes_ = round_up_to(4 * units(k_chunk_), 64);
+        if (position_bytes_ % 1024 == 0) position_bytes_ += 64;  // neighbours in different sets of L1
+        unit_step_ = 4;
+    } else {
+        position_bytes_ = kernels_.unit_bytes;
+        unit_step_ = patch_positions_ * kernels_.unit_bytes * kernels_.parts;
+    }
     row_pitch_ = flat_ ? patch_[2].length : tile_[2];
     plane_pitch_ = (tile_[1] - 1) * row_pitch_ + tile_[2];
     if (flat_) plane_pitch_ = round_up_to(plane_pitch_, 16);
@@ -191,6 +216,7 @@ void tiled_data::settle() {
     phases_.clear();
     tap_weights_.clear();
     tap_patch_.clear();
+    tap_input_.clear();
     for (std::size_t d = 0; d < walk_[0].phases.size(); ++d)
         for (std::size_t h = 0; h < walk_[1].phases.size(); ++h)
             for (std::size_t w = 0; w < walk_[2].phases.size(); ++w) {
@@ -206,7 +232,11 @@ void tiled_data::settle() {
                                                      + patch_[1].start[h][kh])
                                     * patch_[2].length
                                 + patch_[2].start[w][kw];
-                            tap_patch_.push_back(position * kernels_.unit_bytes);
+                            tap_patch_.push_back(position * position_bytes_);
+                            tap_input_.push_back(static_cast<dim>(size_of(p_.type))
+                                * (f.axis[0]->taps[kd].off * in_strides_.x[0]
+                                    + f.axis[1]->taps[kh].off * in_strides_.x[1]
+                                    + f.axis[2]->taps[kw].off * in_strides_.x[2]));
                         }
                 f.taps = static_cast<dim>(tap_weights_.size()) - f.first_tap;
                 phases_.push_back(f);

@@ -23,6 +23,7 @@ struct tiled_weights::task {
     dim group;
     dim first_row, rows, first_column, columns;  // channels within the group
     dim n, t0[3], length[3];
+    bool padded;  // some tap lies outside src
 };
 
 namespace {
@@ -86,6 +87,7 @@ float *tiled_weights::c_of(float *partial, dim group, dim panel, dim tap, dim ro
 }
 
 std::size_t tiled_weights::workspace() const {
+    if (tasks_ == 0) return 0;
     return static_cast<std::size_t>(4 * parts_ * partial_floats())
         + scratch_bytes() * static_cast<std::size_t>(workers_);
 }
@@ -141,8 +143,11 @@ void tiled_weights::clear_slack(const scratch &s) const {
 }
 
 void tiled_weights::run_tile(const conv::buffers &data, scratch &s, task &t, bool first) const {
-    const value_range row_range = pack(data, rows_, t, s.rows);
-    const value_range column_range = pack(data, columns_, t, s.columns);
+    t.padded = false;
+    for (int a = 0; a < 3; ++a)
+        t.padded = t.padded || touches_padding(walk_[a], t.t0[a], t.length[a]);
+    const value_range row_range = prepare(data, rows_, t, s.rows);
+    const value_range column_range = prepare(data, columns_, t, s.columns);
     if (exact_ && !kernels_.limits.allow(row_range, column_range)) {
         scratch other {s.exact, s.exact + exact_->packed_bytes(exact_->rows_),
             s.exact + exact_->packed_bytes(exact_->rows_) + exact_->packed_bytes(exact_->columns_)};
@@ -151,13 +156,46 @@ void tiled_weights::run_tile(const conv::buffers &data, scratch &s, task &t, boo
     }
     // A padded position of src must contribute nothing, but 0 · ∞ is NaN.
     const value_range &dst_range = rows_.is_src ? column_range : row_range;
-    bool padded_tile = false;
-    for (int a = 0; a < 3; ++a)
-        padded_tile = padded_tile || touches_padding(walk_[a], t.t0[a], t.length[a]);
-    if (dst_range.nonfinite && padded_tile)
+    if (dst_range.nonfinite && t.padded)
         multiply_careful(data, t, first);
     else
-        multiply(s, t, first);
+        multiply(data, s, t, first);
+}
+
+/// Whether the product reads this side from the tensor itself.
+bool tiled_weights::reads_input(const side &s, const task &t) const {
+    return s.as_stored && !(s.is_src && t.padded);
+}
+
+/// Makes one side ready, and tells what its values are like as far as it matters.
+value_range tiled_weights::prepare(
+    const conv::buffers &data, const side &s, const task &t, char *out) const {
+    if (!reads_input(s, t)) return pack(data, s, t, out);
+    value_range range;
+    if (s.is_src || !t.padded) return range;
+    for (dim d = 0; d < t.length[0]; ++d)
+        for (dim h = 0; h < t.length[1]; ++h)
+            range.merge(kernels_.scan({first_element(data, s, t) + 4 * row_offset(s, t, d, h), p_.type,
+                s.strides.c, s.strides.x[2], &s == &rows_ ? t.rows : t.columns, t.length[2], 0,
+                t.length[2], nullptr}));
+    return range;
+}
+
+/// The task's first channel of image n.
+const char *tiled_weights::first_element(
+    const conv::buffers &data, const side &s, const task &t) const {
+    const dim channel = t.group * s.channels + (&s == &rows_ ? t.first_row : t.first_column);
+    return static_cast<const char *>(s.is_src ? data.src : data.dst)
+        + static_cast<dim>(size_of(p_.type)) * (t.n * s.strides.n + channel * s.strides.c);
+}
+
+/// Elements from there to the first position of row (d, h) of the tile, for the tap at offset 0.
+dim tiled_weights::row_offset(const side &s, const task &t, dim d, dim h) const {
+    const dim position[3] = {t.t0[0] + d, t.t0[1] + h, t.t0[2]};
+    dim offset = 0;
+    for (std::size_t a = 0; a < 3; ++a)
+        offset += position[a] * (s.is_src ? walk_[a].in_step : 1) * s.strides.x[a];
+    return offset;
 }
 
 /// Calls pack_row(input offset, x stride, position, count, clip of the row, offset to the partner's
@@ -219,11 +257,9 @@ value_range tiled_weights::pack(
     const dim size = static_cast<dim>(size_of(p_.type));
     const bool is_rows = &s == &rows_;
     const dim channels = is_rows ? t.rows : t.columns;
-    const dim block = is_rows ? padded(s, channels) : panel_width();
+    const dim block = is_rows ? padded(s, s.block) : panel_width();
     const dim panel_pitch = 4 * block * positions(s), part_pitch = part_bytes(s);
-    const dim channel = t.group * s.channels + (is_rows ? t.first_row : t.first_column);
-    const char *in = static_cast<const char *>(s.is_src ? data.src : data.dst)
-        + size * (t.n * s.strides.n + channel * s.strides.c);
+    const char *in = first_element(data, s, t);
     value_range range;
     const auto pack_row = [&](dim offset, dim xs, dim at, dim count, row_range here, dim partner,
                               row_range there) {
@@ -245,45 +281,67 @@ value_range tiled_weights::pack(
     return range;
 }
 
-void tiled_weights::multiply(const scratch &s, const task &t, bool first) const {
-    constexpr dim most_runs = 256;
-    dim src_run[most_runs], dst_run[most_runs];
-    const order o = order_of(t.length);
-    const dim columns_block = 4 * panel_width();
-    const dim rows_block = amx() ? 4 : 4 * padded(rows_, t.rows);
-    const dim src_block = rows_.is_src ? rows_block : columns_block;
-    const dim dst_block = rows_.is_src ? columns_block : rows_block;
-    const dim all_runs = t.length[0] * o.runs;
+/// Where one operand's units are: unit k of run r under a tap is at base + run[r] + shift + k·step.
+struct tiled_weights::operand {
+    const char *base;
+    dim step;       // bytes from one k unit to the next
+    dim panel;      // columns: bytes from panel to panel
+    const dim *shift;  // per tap, in bytes; null: the same for all taps
+    dim run[most_runs];
+};
+
+void tiled_weights::describe_operand(const conv::buffers &data, const scratch &s, const side &d,
+    const task &t, dim run0, dim runs, operand &o) const {
+    const order of = order_of(t.length);
+    const bool is_rows = &d == &rows_, direct = reads_input(d, t);
+    const dim block = amx() && is_rows ? 4 : 4 * (is_rows ? padded(d, d.block) : panel_width());
+    o.base = direct ? first_element(data, d, t) : is_rows ? s.rows : s.columns;
+    o.step = direct ? 4 * d.strides.x[2] * (d.is_src ? walk_[2].in_step : 1)
+        : !amx()    ? block
+        : is_rows   ? 64
+                    : 16 * block;
+    o.panel = direct ? 4 * panel_width() : block * positions(d);
+    o.shift = d.is_src ? (direct ? tap_input_ : is_rows ? tap_rows_ : tap_columns_).data() : nullptr;
+    for (dim r = 0; r < runs; ++r) {
+        const dim plane = (run0 + r) / of.runs, row = (run0 + r) % of.runs;
+        o.run[r] = direct ? 4 * row_offset(d, t, plane, row)
+            : d.is_src    ? block * (plane * patch_[1].length + row) * patch_[2].length
+                          : block * (plane * of.plane_pitch + row * of.run_pitch);
+    }
+}
+
+void tiled_weights::multiply(
+    const conv::buffers &data, const scratch &s, const task &t, bool first) const {
+    const order of = order_of(t.length);
+    const dim all_runs = t.length[0] * of.runs;
+    operand rows, columns;
     product_args args {};
     args.ldc = panel_width();
-    args.k = o.k;
-    args.a_step = amx() ? 64 : rows_block;
-    args.b_step = amx() ? 16 * columns_block : columns_block;
+    args.a_m = 4;
+    args.k = of.k;
     args.a_row = 4 * positions(rows_);
     args.a_tile = 16 * args.a_row;
-    args.b_row = columns_block;
+    args.b_row = 4 * panel_width();
     args.b_tile = 64;
     args.a_part = part_bytes(rows_);
     args.b_part = part_bytes(columns_);
+    args.a_run = rows.run;
+    args.b_run = columns.run;
     for (dim run0 = 0; run0 < all_runs; run0 += most_runs) {
         args.runs = std::min(most_runs, all_runs - run0);
-        for (dim r = 0; r < args.runs; ++r) {
-            const dim d = (run0 + r) / o.runs, h = (run0 + r) % o.runs;
-            src_run[r] = src_block * (d * patch_[1].length + h) * patch_[2].length;
-            dst_run[r] = dst_block * (d * o.plane_pitch + h * o.run_pitch);
-        }
-        args.a_run = rows_.is_src ? src_run : dst_run;
-        args.b_run = rows_.is_src ? dst_run : src_run;
+        describe_operand(data, s, rows_, t, run0, args.runs, rows);
+        describe_operand(data, s, columns_, t, run0, args.runs, columns);
+        args.a_step = rows.step;
+        args.b_step = columns.step;
         args.accumulate = !first || run0 > 0;
         const dim first_panel = t.first_column / panel_width();
         for (dim j = 0; j * panel_width() < t.columns; ++j) {
             const int vectors = static_cast<int>(
                 std::min<dim>(vectors_, div_up(t.columns - j * panel_width(), kernels_.lanes)));
-            const char *columns = s.columns + j * columns_block * positions(columns_);
             for (std::size_t tap = 0; tap < tap_patch_.size(); ++tap) {
-                const dim shift = src_block * tap_patch_[tap];
-                args.a = s.rows + (rows_.is_src ? shift : 0);
-                args.b = columns + (rows_.is_src ? 0 : shift);
+                args.a = rows.base + (rows.shift != nullptr ? rows.shift[tap] : 0);
+                args.b = columns.base + j * columns.panel
+                    + (columns.shift != nullptr ? columns.shift[tap] : 0);
                 args.c = c_of(t.partial, t.group, first_panel + j, static_cast<dim>(tap), t.first_row);
                 multiply_run(kernels_, args, t.rows, vectors);
             }

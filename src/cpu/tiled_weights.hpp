@@ -30,9 +30,12 @@ private:
         dim blocks;
         conv::data_strides strides;
         bool is_src;
+        bool as_stored;  // the tensor itself can serve as the packed operand
     };
     struct scratch;
     struct task;
+    struct operand;
+    static constexpr dim most_runs = 256;  // per call of a kernel
     /// How the positions of a tile become k. In fma they simply follow each other. dot2 and amx take
     /// them in pairs that keep their distance under every tap: a row's first half with its second, or
     /// (amx) the upper rows of a tile with the lower ones, whole rows and the gaps between them.
@@ -46,6 +49,7 @@ private:
 
     tiled_weights(const tiled_weights &like, const kernel_set &kernels);
     void choose_orientation();
+    void choose_paths();
     void choose_blocks();
     void choose_tile(dim bytes);
     void choose_parts(std::size_t workspace_limit);
@@ -68,12 +72,19 @@ private:
     void run_task(const conv::buffers &data, scratch &s, float *partials, dim index) const;
     void clear_slack(const scratch &s) const;
     void run_tile(const conv::buffers &data, scratch &s, task &t, bool first) const;
+    [[nodiscard]] bool reads_input(const side &s, const task &t) const;
+    value_range prepare(const conv::buffers &data, const side &s, const task &t, char *out) const;
+    [[nodiscard]] const char *first_element(
+        const conv::buffers &data, const side &s, const task &t) const;
+    [[nodiscard]] dim row_offset(const side &s, const task &t, dim d, dim h) const;
     value_range pack(const conv::buffers &data, const side &s, const task &t, char *out) const;
     template <typename Pack>
     void for_each_src_row(const task &t, Pack &&pack_row) const;
     template <typename Pack>
     void for_each_dst_row(const task &t, Pack &&pack_row) const;
-    void multiply(const scratch &s, const task &t, bool first) const;
+    void describe_operand(const conv::buffers &data, const scratch &s, const side &d, const task &t,
+        dim run0, dim runs, operand &o) const;
+    void multiply(const conv::buffers &data, const scratch &s, const task &t, bool first) const;
     void multiply_careful(const conv::buffers &data, const task &t, bool first) const;
     [[nodiscard]] float careful_sum(const conv::buffers &data, const task &t,
         const axis_tap *const (&taps)[3], dim row, dim column) const;
@@ -93,6 +104,8 @@ private:
     dim c_rows_ = 0;        // rows of C per tap
     /// Kept taps: offset in the patch (positions) and in diff_weights (elements).
     std::vector<dim> tap_patch_, tap_out_;
+    /// What a tap adds to the address of src, in bytes: in the tensor, packed as rows or as columns.
+    std::vector<dim> tap_input_, tap_rows_, tap_columns_;
     /// Taps that never meet the input: their gradient is an empty sum.
     std::vector<dim> tap_empty_;
     dim parts_ = 1, tiles_all_ = 0;

@@ -41,6 +41,7 @@ tiled_weights::tiled_weights(const conv::problem &p, const kernel_set &kernels,
     const bool empty = p.mb == 0 || p.groups == 0 || p.ic == 0 || p.oc == 0 || tap_out_.empty();
     if (empty) return;  // write_zeros does what there is to do
     choose_orientation();
+    choose_paths();
     choose_blocks();
     dim target = tile_target;
     choose_tile(target);
@@ -75,6 +76,7 @@ tiled_weights::tiled_weights(const tiled_weights &like, const kernel_set &kernel
         tiles_[a] = like.tiles_[a];
     }
     vectors_ = static_cast<int>(like.panel_width() / kernels.lanes);
+    choose_paths();
     settle_tile();
 }
 
@@ -82,19 +84,31 @@ tiled_weights::tiled_weights(const tiled_weights &like, const kernel_set &kernel
 void tiled_weights::choose_orientation() {
     int v_src_rows = 1, v_dst_rows = 1;
     if (amx()) {  // the operand that taps shift must be B, whose rows are positions
-        rows_ = {p_.oc, p_.oc, 1, p_.dst, false};
-        columns_ = {p_.ic, p_.ic, 1, p_.src, true};
+        rows_ = {p_.oc, p_.oc, 1, p_.dst, false, false};
+        columns_ = {p_.ic, p_.ic, 1, p_.src, true, false};
         vectors_ = static_cast<int>(std::min<dim>(2, div_up(p_.ic, 16)));
         c_rows_ = round_up_to(p_.oc, 16);
         return;
     }
     const bool src_rows = best_panel(kernels_, p_.ic, p_.oc, v_src_rows)
         <= best_panel(kernels_, p_.oc, p_.ic, v_dst_rows);
-    const side src {p_.ic, p_.ic, 1, p_.src, true}, dst {p_.oc, p_.oc, 1, p_.dst, false};
+    const side src {p_.ic, p_.ic, 1, p_.src, true, false}, dst {p_.oc, p_.oc, 1, p_.dst, false, false};
     rows_ = src_rows ? src : dst;
     columns_ = src_rows ? dst : src;
     vectors_ = src_rows ? v_src_rows : v_dst_rows;
     c_rows_ = rows_.channels;
+}
+
+/// Operands that need no packing: f32 with channels side by side, whole vectors of columns, and
+/// positions not so far apart that they compete for the same sets of L1.
+void tiled_weights::choose_paths() {
+    constexpr dim most_pitch = 2048;
+    for (side *s : {&rows_, &columns_}) {
+        const dim pitch = s->strides.x[2] * (s->is_src ? walk_[2].in_step : 1);
+        s->as_stored = kernels_.format == operand_format::fma && p_.type == data_type::f32
+            && s->strides.c == 1 && 4 * pitch <= most_pitch
+            && (s == &rows_ || s->channels % kernels_.lanes == 0);
+    }
 }
 
 void tiled_weights::choose_blocks() {
@@ -146,6 +160,7 @@ void tiled_weights::choose_parts(std::size_t workspace_limit) {
         rows_.blocks = div_up(rows_.channels, rows_.block);
         columns_.blocks = div_up(columns_.channels, columns_.block);
     }
+    settle_tile();
 }
 
 void tiled_weights::settle_taps() {
@@ -166,10 +181,22 @@ void tiled_weights::settle_taps() {
 void tiled_weights::settle_tile() {
     for (int a = 0; a < 3; ++a) patch_[a] = make_patch(walk_[a], tile_[a]);
     tap_patch_.clear();
+    tap_input_.clear();
+    tap_rows_.clear();
+    tap_columns_.clear();
+    const conv::data_strides &src = p_.src;
+    for (const axis_tap &d : walk_[0].phases[0].taps)
+        for (const axis_tap &h : walk_[1].phases[0].taps)
+            for (const axis_tap &w : walk_[2].phases[0].taps)
+                tap_input_.push_back(4 * (d.off * src.x[0] + h.off * src.x[1] + w.off * src.x[2]));
     for (dim d : patch_[0].start[0])
         for (dim h : patch_[1].start[0])
             for (dim w : patch_[2].start[0])
                 tap_patch_.push_back((d * patch_[1].length + h) * patch_[2].length + w);
+    for (dim position : tap_patch_) {
+        tap_rows_.push_back(position * 4 * padded(rows_, rows_.block));
+        tap_columns_.push_back(position * 4 * panel_width());
+    }
     if (!amx()) return;
     // Whichever wastes fewer units.
     by_rows_ = true;

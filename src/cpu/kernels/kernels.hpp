@@ -59,6 +59,7 @@ struct product_args {
     dim runs;
     dim k;               // units per run
     dim a_step, b_step;  // bytes from one k unit to the next
+    dim a_m;             // bytes from row m of A to row m + 1 (not amx)
     bool accumulate;     // C += …; otherwise C = …
     // amx only, all in bytes: from the first to the second tile of A (rows 16–31) and of B (columns
     // 16–31), from one row of a tile to the next, from one part of a split value to the next.
@@ -118,6 +119,11 @@ struct kernel_set {
     /// Channels become k: unit (k, x) at out + k·k_pitch + x·unit_bytes. Missing channels of the last
     /// unit are zero.
     value_range (*pack_channels)(const pack_args &args, dim k_pitch, dim part_pitch);
+    /// The same with channels side by side (cs = 1; not amx): unit (k, x) at out + x·x_pitch + 4·k.
+    /// x_pitch is a multiple of 64.
+    value_range (*pack_pixels)(const pack_args &args, dim x_pitch);
+    /// Only looks at the values (cs = 1; not amx); `out` is not used.
+    value_range (*scan)(const pack_args &args);
     /// Weights for `count` columns (the positions of pack_args) padded with zeros to `vectors`
     /// vectors: element (k, n, tap) at in[k·cs + n·xs + tap_in[tap]] goes to unit k of
     /// out + tap·tap_pitch, k_pitch apart.

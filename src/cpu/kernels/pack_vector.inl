@@ -128,6 +128,41 @@ value_range pack_channels(const pack_args &p, dim k_pitch, dim /*part_pitch*/) {
     return watch.found();
 }
 
+/// One row after the other, straight copies of the channels.
+value_range pack_pixels(const pack_args &p, dim x_pitch) {
+    F::watch watch;
+    const dim units = (p.channels + F::k_per_unit - 1) / F::k_per_unit;
+    with_element(p.type, [&](auto e) {
+        using E = decltype(e);
+        const auto *in = static_cast<const typename E::type *>(p.in);
+        for (dim x = 0; x < p.count; ++x) {
+            char *out = p.out + x * x_pitch;
+            if (x < p.lo || x >= p.hi) {
+                zero_row(out, units);
+                continue;
+            }
+            for (dim u = 0; u < units; u += V::lanes) {
+                const dim c = u * F::k_per_unit;
+                V::store(out + 4 * u,
+                    F::template units_at<E>(in + c + x * p.xs, p.channels - c, watch));
+            }
+        }
+    });
+    return watch.found();
+}
+
+value_range scan(const pack_args &p) {
+    F::watch watch;
+    with_element(p.type, [&](auto e) {
+        using E = decltype(e);
+        const auto *in = static_cast<const typename E::type *>(p.in);
+        for (dim x = p.lo; x < p.hi; ++x)
+            for (dim c = 0; c < p.channels; c += V::lanes * F::k_per_unit)
+                static_cast<void>(F::template units_at<E>(in + c + x * p.xs, p.channels - c, watch));
+    });
+    return watch.found();
+}
+
 // --- weights -----------------------------------------------------------------------------------
 
 value_range pack_weights(const pack_args &p, const dim *tap_in, dim taps, int vectors,

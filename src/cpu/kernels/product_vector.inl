@@ -14,8 +14,14 @@ void product_block(const product_args &p) {
     for (int m = 0; m < M; ++m)
         for (int n = 0; n < N; ++n)
             acc[m][n] = p.accumulate ? V::load_acc(p.c + m * p.ldc + n * V::lanes) : V::zero();
+    // Row m is at a + m·a_m. One pointer serves three rows ([p], [p + a_m], [p + 2·a_m]), so that
+    // all of them fit the integer registers.
+    constexpr int groups = (M + 2) / 3;
+    const dim a_m = p.a_m, a_step = p.a_step, b_step = p.b_step;
     for (dim r = 0; r < p.runs; ++r) {
-        const char *a = p.a + p.a_run[r];
+        const char *a[groups];
+#pragma GCC unroll 16
+        for (int g = 0; g < groups; ++g) a[g] = p.a + p.a_run[r] + 3 * g * a_m;
         const char *b = p.b + p.b_run[r];
         for (dim k = 0; k < p.k; ++k) {
             typename V::unit bv[N];
@@ -23,12 +29,18 @@ void product_block(const product_args &p) {
             for (int n = 0; n < N; ++n) bv[n] = V::load(b + n * (4 * V::lanes));
 #pragma GCC unroll 32
             for (int m = 0; m < M; ++m) {
-                const typename V::unit av = V::broadcast(a + 4 * m);
+                const typename V::unit av = V::broadcast(a[m / 3] + (m % 3) * a_m);
 #pragma GCC unroll 8
                 for (int n = 0; n < N; ++n) acc[m][n] = V::madd(acc[m][n], av, bv[n]);
             }
-            a += p.a_step;
-            b += p.b_step;
+#pragma GCC unroll 16
+            for (int g = 0; g < groups; ++g) {
+                a[g] += a_step;
+                // Keeps the pointers apart: left alone, the compiler derives them all from one and
+                // spends more instructions on addresses than on arithmetic.
+                __asm__("" : "+r"(a[g]));
+            }
+            b += b_step;
         }
     }
     for (int m = 0; m < M; ++m)

@@ -1,0 +1,99 @@
+#include "onednn/tensor.hpp"
+
+#include <cstring>
+#include <memory>
+
+#include "onednn/guard.hpp"
+
+using namespace convgrad::onednn;
+
+namespace {
+
+/// The handle that asks for memory.
+void *allocate_handle() {
+    return reinterpret_cast<void *>(~std::uintptr_t{0});
+}
+
+bool is_host_scalar(const tensor_description &lt) {
+    return lt.property == property_type::host_scalar;
+}
+
+}  // namespace
+
+CONVGRAD_ONEDNN_API status dnnl_graph_tensor_create(client_tensor **made,
+    const tensor_description *lt, client_engine *engine, void *handle) {
+    if (any_null(made, lt, engine) || is_host_scalar(*lt)) return status::invalid_arguments;
+    const bool wants_memory = handle == allocate_handle();
+    const std::size_t bytes = wants_memory ? memory_size(*lt) : 0;
+    if (bytes == SIZE_MAX) return status::invalid_arguments;
+
+    std::unique_ptr<client_tensor> tensor;
+    allocator from;
+    const status prepared = guarded("tensor_create", [&] {
+        tensor = std::make_unique<client_tensor>();
+        tensor->lt = *lt;
+        tensor->engine = engine;
+        tensor->data = wants_memory ? nullptr : handle;
+        if (wants_memory) from = allocator_of(engine);
+        return status::success;
+    });
+    if (prepared != status::success) return prepared;
+    if (wants_memory) {
+        tensor->owned.allocate(from, bytes);
+        tensor->data = tensor->owned.data();
+        if (tensor->data == nullptr) return status::out_of_memory;
+    }
+    *made = tensor.release();
+    return status::success;
+}
+
+CONVGRAD_ONEDNN_API status dnnl_graph_tensor_create_scalar(
+    client_tensor **made, const tensor_description *lt, void *handle) {
+    if (any_null(made, lt, handle) || handle == allocate_handle() || !is_host_scalar(*lt))
+        return status::invalid_arguments;
+    const std::size_t bytes = lt->type == element_type::s64 ? 8 : 4;
+    if (bytes == 4 && lt->type != element_type::s32 && lt->type != element_type::f32)
+        return status::invalid_arguments;
+    return guarded("tensor_create_scalar", [&] {
+        auto tensor = std::make_unique<client_tensor>();
+        tensor->lt = *lt;
+        std::memcpy(&tensor->scalar_bits, handle, bytes);
+        tensor->data = &tensor->scalar_bits;
+        *made = tensor.release();
+        return status::success;
+    });
+}
+
+CONVGRAD_ONEDNN_API status dnnl_graph_tensor_destroy(client_tensor *given) {
+    const std::unique_ptr<client_tensor> tensor(given);
+    if (tensor != nullptr) tensor->owned.release();
+    return status::success;
+}
+
+CONVGRAD_ONEDNN_API status dnnl_graph_tensor_get_data_handle(
+    const client_tensor *tensor, void **handle) {
+    if (any_null(tensor, handle)) return status::invalid_arguments;
+    *handle = is_host_scalar(tensor->lt) ? nullptr : tensor->data;
+    return status::success;
+}
+
+CONVGRAD_ONEDNN_API status dnnl_graph_tensor_set_data_handle(client_tensor *tensor, void *handle) {
+    if (tensor == nullptr || is_host_scalar(tensor->lt)) return status::invalid_arguments;
+    tensor->data = handle;
+    tensor->owned.release();
+    return status::success;
+}
+
+CONVGRAD_ONEDNN_API status dnnl_graph_tensor_get_engine(
+    const client_tensor *tensor, client_engine **engine) {
+    if (any_null(tensor, engine)) return status::invalid_arguments;
+    *engine = tensor->engine;
+    return status::success;
+}
+
+CONVGRAD_ONEDNN_API status dnnl_graph_tensor_get_logical_tensor(
+    const client_tensor *tensor, tensor_description *lt) {
+    if (any_null(tensor, lt)) return status::invalid_arguments;
+    *lt = tensor->lt;
+    return status::success;
+}
