@@ -29,9 +29,8 @@ isa running_isa = isa::portable;
 void report_crash(int signal_number) {
     // Formatting is not signal-safe, but the process is lost anyway.
     if (running != nullptr) {
-        const std::string text = "crash in isa "
-                                 + std::to_string(static_cast<int>(running_isa)) + ": "
-                                 + to_text(*running) + '\n';
+        const std::string text = "crash in isa " + std::to_string(static_cast<int>(running_isa))
+                                 + ": " + to_text(*running) + '\n';
         [[maybe_unused]] const auto written = ::write(STDERR_FILENO, text.data(), text.size());
     }
     std::signal(signal_number, SIG_DFL);
@@ -135,14 +134,39 @@ double random_real(rng &random) {
 
 }  // namespace
 
-std::span<const isa> usable_isas() {
-    static const isa best = [] {
-        if (cpu::detected() != isa::avx512_bf16) return cpu::detected();
+namespace {
+
+struct isa_offer {
+    isa best;
+    bool emulated;
+};
+
+const isa_offer &offered_isas() {
+    static const isa_offer offer = [] {
+        if (cpu::detected() != isa::avx512_bf16) return isa_offer{cpu::detected(), false};
         testing::amx_emulator::install();
         cpu::force_isa_for_testing(isa::amx_bf16);
-        return isa::amx_bf16;
+        return isa_offer{isa::amx_bf16, true};
     }();
-    return std::span(all_isas).first(static_cast<std::size_t>(best) + 1);
+    return offer;
+}
+
+}  // namespace
+
+std::span<const isa> usable_isas() {
+    return std::span(all_isas).first(static_cast<std::size_t>(offered_isas().best) + 1);
+}
+
+std::span<const isa> affordable_isas(std::uint64_t number, std::uint64_t share) {
+    const std::span<const isa> all = usable_isas();
+    return offered_isas().emulated && number % share != 0 ? all.first(all.size() - 1) : all;
+}
+
+isa affordable_isa(std::uint64_t number) {
+    constexpr std::uint64_t share = 64;
+    const std::span<const isa> sets = affordable_isas(number, share);
+    if (offered_isas().emulated && number % share == 0) return sets.back();
+    return sets[number % sets.size()];
 }
 
 double error_bound(data_type out, double value, double magnitude, dim terms) {

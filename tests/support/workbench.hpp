@@ -42,6 +42,12 @@ struct run_report {
 /// The instruction sets that this machine can run, weakest first. Where everything but AMX is
 /// there, AMX runs in the emulator.
 std::span<const isa> usable_isas();
+/// The same for case `number` of many: emulation is slow, so an emulated instruction set takes part
+/// in every `share`-th case only.
+std::span<const isa> affordable_isas(std::uint64_t number, std::uint64_t share = 16);
+/// One instruction set for case `number` of many, all of them in turn (an emulated one more
+/// rarely).
+isa affordable_isa(std::uint64_t number);
 
 /// An upper bound for the error of a result summed in f32 in any order and rounded once.
 ///
