@@ -17,6 +17,7 @@
 #include "info.hpp"
 #include "op/schema.hpp"
 #include "ops.hpp"
+#include "train.hpp"
 #include "usage_error.hpp"
 #include "verify.hpp"
 
@@ -27,7 +28,7 @@ constexpr int exit_usage = 2;
 
 constexpr const char *exit_codes = R"(Exit status:
   0  all is well
-  1  a check failed, or a case could not be measured
+  1  a check failed, a case could not be measured, or training diverged
   2  bad arguments or files; the message is on stderr
 
 Environment:
@@ -60,6 +61,18 @@ threads, min_ms, median_ms, gflops, roofline.)";
 constexpr const char *explain_examples = R"(Examples:
   convgrad explain ConvolutionBackwardWeights mb16ic64ih56oc64kh3ph1
   convgrad explain ConvTranspose mb32ic256ih8oc128kh4sh2ph1 --dtype bf16 --isa all)";
+
+constexpr const char *train_examples = R"(Examples:
+  convgrad train
+      a classifier of handwritten digits, which are part of the program
+  convgrad train --model autoencoder --dtype bf16
+  convgrad train --data mnist --epochs 2 --checkpoint state
+      on MNIST's files, unpacked in the directory mnist; the state is written after every epoch
+  convgrad train --resume state --checkpoint state
+      continues, with the bits that an uninterrupted run would have
+
+The closing lines tell the test accuracy, a hash of all weights (the same for the same seed, whatever
+the number of threads) and the time by op.)";
 
 constexpr const char *ops_examples = R"(Examples:
   convgrad ops
@@ -109,6 +122,13 @@ int run(int argc, char **argv) {
     add_explain_options(*explain_app, explain);
     explain_app->footer(explain_examples);
     explain_app->callback([&] { status = run_explain(explain); });
+
+    train_options train;
+    CLI::App *train_app =
+        app.add_subcommand("train", "Train a network on handwritten digits with these ops");
+    add_train_options(*train_app, train);
+    train_app->footer(train_examples);
+    train_app->callback([&] { status = run_train(train); });
 
     std::string op_name;
     CLI::App *ops_app =

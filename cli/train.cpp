@@ -1,0 +1,216 @@
+#include "train.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "cpu/isa.hpp"
+#include "cpu/pool.hpp"
+#include "op/schema.hpp"
+#include "table.hpp"
+#include "terminal.hpp"
+#include "train/checkpoint.hpp"
+#include "train/trainer.hpp"
+#include "train_summary.hpp"
+#include "usage_error.hpp"
+
+namespace convgrad::cli {
+namespace {
+
+/// One of `choices` by its name. Throws usage_error that proposes the nearest.
+template <typename T>
+T parse_choice(std::string_view option, std::string_view text, std::initializer_list<T> choices) {
+    std::vector<std::string_view> names;
+    for (T choice : choices) {
+        if (text == to_string(choice)) return choice;
+        names.push_back(to_string(choice));
+    }
+    const std::string_view near = ops::nearest(text, names);
+    throw usage_error(fmt::format("{} {}: expected {}{}", option, text, fmt::join(names, ", "),
+        near.empty() ? "" : fmt::format(" (did you mean {}?)", near)));
+}
+
+engine make_engine(const train_options &options) {
+    engine_options chosen;
+    chosen.threads = options.threads;
+    if (!options.isa_name.empty())
+        chosen.max_isa = parse_choice("--isa", options.isa_name,
+            {isa::portable, isa::avx2, isa::avx512, isa::avx512_bf16, isa::amx_bf16});
+    if (chosen.max_isa > cpu::max_allowed() && !options.isa_name.empty())
+        throw usage_error(
+            fmt::format("--isa {}: this machine (or CONVGRAD_MAX_ISA) allows {} at most",
+                options.isa_name, to_string(cpu::max_allowed())));
+    if (!options.math.empty())
+        chosen.math = parse_choice(
+            "--math", options.math, {math_mode::strict, math_mode::accurate, math_mode::fast});
+    return engine(chosen);
+}
+
+/// Takes what was typed over what is there; with a checkpoint only the number of epochs may differ.
+template <typename T>
+void choose(T &value, const std::optional<T> &typed, bool fixed, std::string_view option) {
+    if (!typed || *typed == value) return;
+    if (fixed)
+        throw usage_error(fmt::format("{} differs from what the checkpoint was made with", option));
+    value = *typed;
+}
+
+train::settings make_settings(const train_options &options, std::optional<train::settings> saved) {
+    using train::model_kind;
+    train::settings chosen = saved.value_or(train::settings{});
+    std::optional<model_kind> model;
+    if (!options.model.empty())
+        model = parse_choice(
+            "--model", options.model, {model_kind::classifier, model_kind::autoencoder});
+    std::optional<data_type> type;
+    if (!options.type.empty())
+        type = parse_choice(
+            "--dtype", options.type, {data_type::f32, data_type::bf16, data_type::f16});
+    const bool fixed = saved.has_value();
+    choose(chosen.model, model, fixed, "--model");
+    choose(chosen.type, type, fixed, "--dtype");
+    choose(chosen.seed, options.seed, fixed, "--seed");
+    choose(chosen.batch, options.batch, fixed, "--mb");
+    constexpr int small_set = 15, large_set = 4;  // epochs
+    if (!fixed) chosen.epochs = options.data.empty() ? small_set : large_set;
+    choose(chosen.epochs, options.epochs, false, "--epochs");
+    return chosen;
+}
+
+/// The line that changes while an epoch runs; only on a terminal.
+class live_line {
+public:
+    live_line(const train::settings &chosen, bool quiet)
+        : chosen_(chosen), enabled_(!quiet && isatty(STDERR_FILENO) != 0) {}
+    ~live_line() { clear(); }
+    live_line(const live_line &) = delete;
+    live_line &operator=(const live_line &) = delete;
+
+    void show(const train::progress_report &now) {
+        if (!enabled_ || clock::now() < next_) return;
+        next_ = clock::now() + std::chrono::milliseconds(100);
+        constexpr std::size_t cells = 20;
+        const std::size_t full = now.step * cells / now.steps;
+        const std::string accuracy = chosen_.model == train::model_kind::classifier ? fmt::format(
+                                         "  accuracy {:5.1f} %", now.so_far.accuracy * 100)
+                                                                                    : "";
+        fmt::print(stderr, "\r\033[Kepoch {}/{} [{:#<{}}{:.<{}}]  loss {:.4f}{}  {:.0f} images/s",
+            now.epoch, chosen_.epochs, "", full, "", cells - full, now.so_far.loss, accuracy,
+            now.images_per_second);
+        std::fflush(stderr);
+        visible_ = true;
+    }
+    void clear() {
+        if (visible_) fmt::print(stderr, "\r\033[K");
+        std::fflush(stderr);
+        visible_ = false;
+    }
+
+private:
+    using clock = std::chrono::steady_clock;
+    const train::settings &chosen_;
+    bool enabled_, visible_ = false;
+    clock::time_point next_ = clock::now();
+};
+
+void train_to_the_end(train::trainer &trainer, const train_options &options) {
+    live_line line(trainer.chosen(), options.output.quiet);
+    if (!options.output.quiet) fmt::print("{}\n", epoch_title(trainer.chosen()));
+    while (!trainer.finished()) {
+        const train::epoch_record &record =
+            trainer.run_epoch([&](const train::progress_report &now) { line.show(now); });
+        line.clear();
+        if (!options.checkpoint.empty())
+            train::write_checkpoint(options.checkpoint, trainer.save());
+        if (!options.output.quiet)
+            fmt::print("{}\n",
+                epoch_line(trainer.chosen(), static_cast<int>(trainer.history().size()), record));
+        std::fflush(stdout);
+    }
+}
+
+}  // namespace
+
+void add_train_options(CLI::App &app, train_options &options) {
+    constexpr const char *what = "What to train";
+    app.add_option("--model", options.model,
+           "classifier (default), or autoencoder, whose decoder uses transposed convolutions")
+        ->option_text("MODEL")
+        ->group(what);
+    app.add_option("--data", options.data,
+           "Directory with IDX files as of MNIST; default: digits inside the program")
+        ->option_text("DIR")
+        ->group(what);
+    app.add_option("--dtype", options.type,
+           "Type of the convolutions: f32 (default), bf16 or f16; weights are kept in f32 too")
+        ->option_text("TYPE")
+        ->group(what);
+    app.add_option("--epochs", options.epochs,
+           "Passes over the training images; default: 15, with --data 4")
+        ->check(CLI::Range(1, 100000))
+        ->option_text("N")
+        ->group(what);
+    app.add_option("--mb", options.batch, "Batch size; default: 64")
+        ->check(CLI::Range(2, 65536))
+        ->option_text("N")
+        ->group(what);
+    app.add_option("--seed", options.seed,
+           "Initial weights and order of images; same seed, same bits. Default: 1")
+        ->option_text("N")
+        ->group(what);
+    app.add_option("--checkpoint", options.checkpoint, "Write the state here after every epoch")
+        ->option_text("FILE")
+        ->group(what);
+    app.add_option("--resume", options.resume,
+           "Continue from this checkpoint, with the settings stored in it")
+        ->option_text("FILE")
+        ->group(what);
+
+    constexpr const char *where = "Where to run it";
+    app.add_option("--threads", options.threads, "Number of threads; default: all cores")
+        ->check(CLI::Range(1, cpu::max_threads))
+        ->option_text("N")
+        ->group(where);
+    app.add_option("--isa", options.isa_name,
+           "Highest instruction set: portable, avx2, avx512, avx512_bf16 or amx_bf16; default: "
+           "the best")
+        ->option_text("ISA")
+        ->group(where);
+    app.add_option("--math", options.math,
+           "Arithmetic for f32: strict, accurate or fast; default: accurate")
+        ->option_text("MODE")
+        ->group(where);
+    add_output_options(app, options.output);
+}
+
+int run_train(const train_options &options) {
+    std::optional<std::vector<std::uint8_t>> state;
+    std::optional<train::settings> saved;
+    if (!options.resume.empty()) {
+        state = train::read_checkpoint(options.resume);
+        saved = train::trainer::saved_settings(*state);
+    }
+    const train::settings chosen = make_settings(options, saved);
+    const engine on = make_engine(options);
+    const train::dataset data =
+        options.data.empty() ? train::embedded_digits() : train::read_directory(options.data);
+    train::trainer trainer(chosen, data, on);
+    if (state) trainer.restore(*state);
+    if (!options.output.quiet) fmt::print("{}\n", introduction(chosen, data, on));
+    try {
+        train_to_the_end(trainer, options);
+    } catch (const train::diverged &e) {
+        fmt::print(stderr, "convgrad: {}\n", e.what());
+        return 1;
+    }
+    fmt::print("{}", closing(trainer, options.output.quiet));
+    return 0;
+}
+
+}  // namespace convgrad::cli
