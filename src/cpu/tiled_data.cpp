@@ -43,7 +43,7 @@ dim tiled_data::kept_units() const {
 }
 
 dim tiled_data::c_floats() const {
-    return rows_ * static_cast<dim>(phases_.size()) * panels_per_block_ * panel_width();
+    return rows_ * static_cast<dim>(taps_of_.phases.size()) * panels_per_block_ * panel_width();
 }
 
 std::size_t tiled_data::scratch_bytes() const {
@@ -89,7 +89,7 @@ tiled_data::task tiled_data::make_task(const conv::buffers &data, dim index) con
 }
 
 void tiled_data::execute(const conv::buffers &data, char *workspace, const executor &threads) const {
-    fill_unreached(data, threads);
+    fill_unreached(p_, roles_, walk_, kernels_, tasks_ == 0, data, threads);
     if (tasks_ == 0) return;
     std::vector<scratch> workers;
     for (int w = 0; w < workers_; ++w)
@@ -139,10 +139,10 @@ bool tiled_data::run_chunk(scratch &s, const task &t, dim chunk) const {
 void tiled_data::load_bias(const scratch &s, const task &t) const {
     if (!p_.bias) return;
     const dim first = t.block * panels_per_block_ * panel_width();
-    const dim last = std::min(out_c_, first + panels_per_block_ * panel_width());
+    const dim last = std::min(roles_.out_c, first + panels_per_block_ * panel_width());
     for (dim c = first; c < last; ++c)
         s.bias[c - first]
-            = load_float(t.data->bias, p_.type, (t.group * out_c_ + c) * p_.bias_stride);
+            = load_float(t.data->bias, p_.type, (t.group * roles_.out_c + c) * p_.bias_stride);
 }
 
 void tiled_data::pack_weights(scratch &s, const task &t, dim first_chunk, dim chunks) const {
@@ -157,9 +157,9 @@ void tiled_data::pack_weights(scratch &s, const task &t, dim first_chunk, dim ch
             if (panel >= panels_) continue;
             const dim column = panel * panel_width();
             const pack_args args {
-                weights + size * (chunk * k_chunk_ * weights_in_ + column * weights_out_), p_.type,
-                weights_in_, weights_out_, channels, std::min(panel_width(), out_c_ - column), 0, 0, out};
-            s.weights_range.merge(kernels_.pack_weights(args, tap_weights_.data(), taps_,
+                weights + size * (chunk * k_chunk_ * roles_.weights_in + column * roles_.weights_out), p_.type,
+                roles_.weights_in, roles_.weights_out, channels, std::min(panel_width(), roles_.out_c - column), 0, 0, out};
+            s.weights_range.merge(kernels_.pack_weights(args, taps_of_.weights.data(), taps_,
                 static_cast<int>(panel_vectors(panel)), units(channels) * k_pitch, k_pitch));
         }
     }
@@ -171,18 +171,18 @@ dim tiled_data::patch_bytes() const {
 }
 
 dim tiled_data::in_offset(const task &t, dim chunk) const {
-    const dim channel = t.group * in_c_ + chunk * k_chunk_;
-    return static_cast<dim>(size_of(p_.type)) * (t.n * in_strides_.n + channel * in_strides_.c);
+    const dim channel = t.group * roles_.in_c + chunk * k_chunk_;
+    return static_cast<dim>(size_of(p_.type)) * (t.n * roles_.in.n + channel * roles_.in.c);
 }
 
 value_range tiled_data::pack_patch(const scratch &s, const task &t, dim chunk) const {
     const dim size = static_cast<dim>(size_of(p_.type));
-    const char *in = static_cast<const char *>(forward() ? t.data->src : t.data->dst) + in_offset(t, chunk);
+    const char *in = static_cast<const char *>(roles_.input(*t.data)) + in_offset(t, chunk);
     const dim part_pitch = patch_positions_ * kernels_.unit_bytes;
     value_range range;
     for_each_patch_row(walk_, patch_, tile_, t.t0, t.length, [&](const patch_row &row) {
-        const pack_args args {in + size * row.offset(in_strides_), p_.type, in_strides_.c,
-            in_strides_.x[2] * walk_[2].in_step, chunk_channels(chunk), row.count, row.lo, row.hi,
+        const pack_args args {in + size * row.offset(roles_.in), p_.type, roles_.in.c,
+            roles_.in.x[2] * walk_[2].in_step, chunk_channels(chunk), row.count, row.lo, row.hi,
             s.patch + row.at * position_bytes_};
         range.merge(pixels_ ? kernels_.pack_pixels(args, position_bytes_)
                             : kernels_.pack_channels(args, unit_step_, part_pitch));
@@ -193,17 +193,17 @@ value_range tiled_data::pack_patch(const scratch &s, const task &t, dim chunk) c
 /// What pack_patch would have noticed.
 value_range tiled_data::scan_input(const task &t, dim chunk) const {
     const dim size = static_cast<dim>(size_of(p_.type));
-    const char *in = static_cast<const char *>(forward() ? t.data->src : t.data->dst) + in_offset(t, chunk);
+    const char *in = static_cast<const char *>(roles_.input(*t.data)) + in_offset(t, chunk);
     value_range range;
     for_each_patch_row(walk_, patch_, tile_, t.t0, t.length, [&](const patch_row &row) {
-        range.merge(kernels_.scan({in + size * row.offset(in_strides_), p_.type, in_strides_.c,
-            in_strides_.x[2] * walk_[2].in_step, chunk_channels(chunk), row.count, row.lo, row.hi,
+        range.merge(kernels_.scan({in + size * row.offset(roles_.in), p_.type, roles_.in.c,
+            roles_.in.x[2] * walk_[2].in_step, chunk_channels(chunk), row.count, row.lo, row.hi,
             nullptr}));
     });
     return range;
 }
 
-bool tiled_data::phase_length(const phase &f, const task &t, dim (&length)[3]) {
+bool tiled_data::phase_length(const conv_phase &f, const task &t, dim (&length)[3]) {
     for (int a = 0; a < 3; ++a) length[a] = std::min(t.length[a], f.axis[a]->count - t.t0[a]);
     return length[0] > 0 && length[1] > 0 && length[2] > 0;
 }
@@ -221,7 +221,7 @@ void tiled_data::for_each_run(const dim (&length)[3], Body &&body) const {
 }
 
 bool tiled_data::stores_itself(dim panel) const {
-    return write_output_ && panel_vectors(panel) * kernels_.lanes <= out_c_ - panel * panel_width();
+    return write_output_ && panel_vectors(panel) * kernels_.lanes <= roles_.out_c - panel * panel_width();
 }
 
 void tiled_data::multiply(const scratch &s, const task &t, dim chunk) const {
@@ -230,21 +230,21 @@ void tiled_data::multiply(const scratch &s, const task &t, dim chunk) const {
         + (keep_weights_ ? chunk * panels_per_block_ * panel_bytes(units(k_chunk_)) : 0);
     const bool direct = read_input_ && !t.padded;
     const char *in = direct
-        ? static_cast<const char *>(forward() ? t.data->src : t.data->dst) + in_offset(t, chunk)
+        ? static_cast<const char *>(roles_.input(*t.data)) + in_offset(t, chunk)
         : s.patch;
-    char *out = static_cast<char *>(forward() ? t.data->dst : t.data->src);
+    char *out = static_cast<char *>(roles_.output(*t.data));
     product_args args {};
     args.k = chunk_units;
     args.a_step = direct ? 4 : unit_step_;
-    args.a_m = direct ? size * in_strides_.x[2] * walk_[2].in_step : position_bytes_;
+    args.a_m = direct ? size * roles_.in.x[2] * walk_[2].in_step : position_bytes_;
     args.a_part = patch_positions_ * kernels_.unit_bytes;
     args.a_tile = 16 * dim {kernels_.unit_bytes};
     args.b_step = panel_width() * kernels_.column_bytes;
     args.b_part = args.b_step / kernels_.parts;
     args.b_tile = 1024;
     const auto &taps = direct ? tap_input_ : tap_patch_;
-    for (std::size_t ph = 0; ph < phases_.size(); ++ph) {
-        const phase &f = phases_[ph];
+    for (std::size_t ph = 0; ph < taps_of_.phases.size(); ++ph) {
+        const conv_phase &f = taps_of_.phases[ph];
         dim length[3];
         if (!phase_length(f, t, length)) continue;
         args.a_run = taps.data() + f.first_tap;
@@ -255,19 +255,19 @@ void tiled_data::multiply(const scratch &s, const task &t, dim chunk) const {
             if (panel >= panels_) break;
             const bool to_output = stores_itself(panel);
             float *c = s.c + (static_cast<dim>(ph) * panels_per_block_ + j) * rows_ * panel_width();
-            args.ldc = to_output ? out_strides_.x[2] * walk_[2].out_step : panel_width();
+            args.ldc = to_output ? roles_.out.x[2] * walk_[2].out_step : panel_width();
             args.accumulate = chunk > 0 || (to_output && p_.accumulate);
             args.b = weights + j * panel_bytes(chunk_units);
             for_each_run(length, [&](dim d, dim h, dim count) {
                 args.c = to_output
                     ? static_cast<float *>(static_cast<void *>(
-                        out + size * out_position(out_strides_, f, t, panel * panel_width(), d, h)))
+                        out + size * out_position(roles_.out, f, t, panel * panel_width(), d, h)))
                     : c + (d * plane_pitch_ + h * row_pitch_) * panel_width();
                 args.a = in
                     + (direct ? size
-                               * ((t.t0[0] + d) * walk_[0].in_step * in_strides_.x[0]
-                                   + (t.t0[1] + h) * walk_[1].in_step * in_strides_.x[1]
-                                   + t.t0[2] * walk_[2].in_step * in_strides_.x[2])
+                               * ((t.t0[0] + d) * walk_[0].in_step * roles_.in.x[0]
+                                   + (t.t0[1] + h) * walk_[1].in_step * roles_.in.x[1]
+                                   + t.t0[2] * walk_[2].in_step * roles_.in.x[2])
                               : (d * patch_[1].length + h) * patch_[2].length * position_bytes_);
                 multiply_run(kernels_, args, count, static_cast<int>(panel_vectors(panel)));
             });
@@ -275,69 +275,33 @@ void tiled_data::multiply(const scratch &s, const task &t, dim chunk) const {
     }
 }
 
-/// The plain sum over taps inside the input only, straight from the tensors: for weights with
-/// infinities or NaNs beside padding. Slow, and rare.
 void tiled_data::multiply_careful(const scratch &s, const task &t) const {
-    const void *in = forward() ? t.data->src : t.data->dst;
-    const dim in_base = t.n * in_strides_.n + t.group * in_c_ * in_strides_.c;
     const dim first = t.block * panels_per_block_ * panel_width();
-    const dim last = std::min(out_c_, first + panels_per_block_ * panel_width());
-    for (std::size_t ph = 0; ph < phases_.size(); ++ph) {
-        const phase &f = phases_[ph];
-        dim length[3];
+    const dim last = std::min(roles_.out_c, first + panels_per_block_ * panel_width());
+    for (std::size_t ph = 0; ph < taps_of_.phases.size(); ++ph) {
+        const conv_phase &f = taps_of_.phases[ph];
+        dim length[3], y[3];
         if (!phase_length(f, t, length)) continue;
-        for_each_tap_inside(f, t, length, [&](dim position, bool first_tap, dim in_offset, dim w_offset) {
-            for (dim o = first; o < last; ++o) {
-                float &c = s.c[((static_cast<dim>(ph) * panels_per_block_ + (o - first) / panel_width())
-                                       * rows_
-                                   + position)
-                        * panel_width()
-                    + (o - first) % panel_width()];
-                float sum = first_tap ? 0 : c;
-                if (in_offset >= 0)
-                    for (dim i = 0; i < in_c_; ++i)
-                        sum += load_float(in, p_.type, in_base + in_offset + i * in_strides_.c)
-                            * load_float(t.data->weights, p_.type,
-                                t.group * p_.weights.g + w_offset + i * weights_in_ + o * weights_out_);
-                c = sum;
-            }
-        });
+        for (y[0] = 0; y[0] < length[0]; ++y[0])
+            for (y[1] = 0; y[1] < length[1]; ++y[1])
+                for (y[2] = 0; y[2] < length[2]; ++y[2]) {
+                    const dim position = y[0] * plane_pitch_ + y[1] * row_pitch_ + y[2];
+                    const dim at[3] = {t.t0[0] + y[0], t.t0[1] + y[1], t.t0[2] + y[2]};
+                    for (dim o = first; o < last; ++o) {
+                        const dim j = (o - first) / panel_width();
+                        float *c = s.c
+                            + (static_cast<dim>(ph) * panels_per_block_ + j) * rows_ * panel_width();
+                        c[position * panel_width() + (o - first) % panel_width()] = careful_sum(
+                            p_, roles_, walk_, f, *t.data, t.n, t.group, o, at);
+                    }
+                }
     }
 }
 
-/// Calls body(position in C, is first call for it, offset of the input element or −1, offset of the
-/// weights) for each position and tap of a phase.
-template <typename Body>
-void tiled_data::for_each_tap_inside(
-    const phase &f, const task &t, const dim (&length)[3], Body &&body) const {
-    dim y[3];
-    for (y[0] = 0; y[0] < length[0]; ++y[0])
-        for (y[1] = 0; y[1] < length[1]; ++y[1])
-            for (y[2] = 0; y[2] < length[2]; ++y[2]) {
-                const dim position = y[0] * plane_pitch_ + y[1] * row_pitch_ + y[2];
-                bool first = true;
-                for (const axis_tap &kd : f.axis[0]->taps)
-                    for (const axis_tap &kh : f.axis[1]->taps)
-                        for (const axis_tap &kw : f.axis[2]->taps) {
-                            const axis_tap *tap[3] = {&kd, &kh, &kw};
-                            dim in = 0, w = 0;
-                            for (int a = 0; a < 3; ++a) {
-                                const dim x = (t.t0[a] + y[a]) * walk_[a].in_step + tap[a]->off;
-                                in = in < 0 || x < 0 || x >= walk_[a].in_length
-                                    ? -1
-                                    : in + x * in_strides_.x[static_cast<std::size_t>(a)];
-                                w += tap[a]->k * p_.weights.k[static_cast<std::size_t>(a)];
-                            }
-                            body(position, first, in, w);
-                            first = false;
-                        }
-            }
-}
-
 /// Elements from a tensor's start to channel `column` of row (d, h) of a phase in a tile.
-dim tiled_data::out_position(const conv::data_strides &strides, const phase &f, const task &t,
+dim tiled_data::out_position(const conv::data_strides &strides, const conv_phase &f, const task &t,
     dim column, dim d, dim h) const {
-    return t.n * strides.n + (t.group * out_c_ + column) * strides.c
+    return t.n * strides.n + (t.group * roles_.out_c + column) * strides.c
         + (f.axis[0]->first + (t.t0[0] + d) * walk_[0].out_step) * strides.x[0]
         + (f.axis[1]->first + (t.t0[1] + h) * walk_[1].out_step) * strides.x[1]
         + (f.axis[2]->first + t.t0[2] * walk_[2].out_step) * strides.x[2];
@@ -345,19 +309,19 @@ dim tiled_data::out_position(const conv::data_strides &strides, const phase &f, 
 
 void tiled_data::store_tile(const scratch &s, const task &t, bool all_panels) const {
     const dim size = static_cast<dim>(size_of(p_.type));
-    char *out = static_cast<char *>(forward() ? t.data->dst : t.data->src);
+    char *out = static_cast<char *>(roles_.output(*t.data));
     store_args args {};
     args.type = p_.type;
     args.c_cs = 1;
     args.c_xs = panel_width();
-    args.cs = out_strides_.c;
-    args.xs = out_strides_.x[2] * walk_[2].out_step;
+    args.cs = roles_.out.c;
+    args.xs = roles_.out.x[2] * walk_[2].out_step;
     args.add_cs = p_.add_strides.c;
     args.add_xs = p_.add_strides.x[2] * walk_[2].out_step;
     args.accumulate = p_.accumulate;
     args.relu = p_.relu;
-    for (std::size_t ph = 0; ph < phases_.size(); ++ph) {
-        const phase &f = phases_[ph];
+    for (std::size_t ph = 0; ph < taps_of_.phases.size(); ++ph) {
+        const conv_phase &f = taps_of_.phases[ph];
         dim length[3];
         if (!phase_length(f, t, length)) continue;
         for (dim j = 0; j < panels_per_block_; ++j) {
@@ -365,13 +329,13 @@ void tiled_data::store_tile(const scratch &s, const task &t, bool all_panels) co
             if (panel >= panels_) break;
             if (!all_panels && stores_itself(panel)) continue;
             const float *c = s.c + (static_cast<dim>(ph) * panels_per_block_ + j) * rows_ * panel_width();
-            args.channels = std::min(panel_width(), out_c_ - column);
+            args.channels = std::min(panel_width(), roles_.out_c - column);
             args.bias = p_.bias ? s.bias + j * panel_width() : nullptr;
             args.count = length[2];
             for (dim d = 0; d < length[0]; ++d)
                 for (dim h = 0; h < length[1]; ++h) {
                     args.c = c + (d * plane_pitch_ + h * row_pitch_) * panel_width();
-                    args.out = out + size * out_position(out_strides_, f, t, column, d, h);
+                    args.out = out + size * out_position(roles_.out, f, t, column, d, h);
                     if (p_.add)
                         args.add = static_cast<const char *>(t.data->add)
                             + size * out_position(p_.add_strides, f, t, column, d, h);
@@ -379,44 +343,6 @@ void tiled_data::store_tile(const scratch &s, const task &t, bool all_panels) co
                 }
         }
     }
-}
-
-/// Output positions that no tap reaches are empty sums: bias, add and old contents still apply.
-void tiled_data::fill_unreached(const conv::buffers &data, const executor &threads) const {
-    bool all = tasks_ == 0;  // nothing to sum at all
-    bool some = all;
-    for (const axis_walk &walk : walk_) {
-        dim reached = 0;
-        for (const axis_phase &f : walk.phases) reached += f.count;
-        some = some || reached < walk.out_length;
-        all = all || reached == 0;
-    }
-    const dim out_all = out_c_ * p_.groups;
-    if (!some || p_.mb == 0 || out_all == 0) return;
-    const std::vector<float> zeros(static_cast<std::size_t>(round_up_to(out_all, 64)));
-    std::vector<float> bias(zeros);
-    for (dim c = 0; p_.bias && c < out_all; ++c)
-        bias[static_cast<std::size_t>(c)] = load_float(data.bias, p_.type, c * p_.bias_stride);
-    const dim size = static_cast<dim>(size_of(p_.type));
-    char *out = static_cast<char *>(forward() ? data.dst : data.src);
-    for_each_task(threads, p_.mb * walk_[0].out_length * walk_[1].out_length, [&](int, dim index) {
-        const dim h = index % walk_[1].out_length, d = index / walk_[1].out_length % walk_[0].out_length;
-        const dim n = index / walk_[1].out_length / walk_[0].out_length;
-        const bool row = all || !is_reached(walk_[0], d) || !is_reached(walk_[1], h);
-        const auto at = [&](const conv::data_strides &s, dim w) {
-            return size * (n * s.n + d * s.x[0] + h * s.x[1] + w * s.x[2]);
-        };
-        const dim step = row ? 1 : walk_[2].out_step;
-        for (dim w = 0; w < std::min(step, walk_[2].out_length); ++w) {
-            if (!row && is_reached(walk_[2], w)) continue;
-            store_args args {zeros.data(), 1, 0, out_all, div_up(walk_[2].out_length - w, step),
-                out + at(out_strides_, w), p_.type, out_strides_.c, out_strides_.x[2] * step,
-                p_.bias ? bias.data() : nullptr,
-                p_.add ? static_cast<const char *>(data.add) + at(p_.add_strides, w) : nullptr,
-                p_.add_strides.c, p_.add_strides.x[2] * step, p_.accumulate, p_.relu};
-            kernels_.store(args);
-        }
-    });
 }
 
 }  // namespace convgrad::cpu

@@ -9,6 +9,7 @@
 #include "cpu/geometry.hpp"
 #include "cpu/kernels/kernels.hpp"
 #include "cpu/parallel.hpp"
+#include "cpu/phases.hpp"
 
 namespace convgrad::cpu {
 
@@ -24,11 +25,6 @@ public:
     void execute(const conv::buffers &data, char *workspace, const executor &threads) const;
 
 private:
-    /// One combination of a phase per axis, with its range in the lists of taps.
-    struct phase {
-        const axis_phase *axis[3];
-        dim first_tap, taps;
-    };
     /// Memory of one worker, and what it currently holds.
     struct scratch;
     /// A tile of positions of one image, one group, one block of output channels.
@@ -62,14 +58,10 @@ private:
     /// Bytes of the input from its start to image n, first channel of the chunk.
     [[nodiscard]] dim in_offset(const task &t, dim chunk) const;
     [[nodiscard]] dim c_floats() const;
-    [[nodiscard]] bool forward() const { return p_.what == conv::pass::forward; }
     /// Positions of phase f in a tile, per axis; false if none.
-    static bool phase_length(const phase &f, const task &t, dim (&length)[3]);
+    static bool phase_length(const conv_phase &f, const task &t, dim (&length)[3]);
     template <typename Body>
     void for_each_run(const dim (&length)[3], Body &&body) const;
-    template <typename Body>
-    void for_each_tap_inside(
-        const phase &f, const task &t, const dim (&length)[3], Body &&body) const;
 
     void run_task(scratch &s, const task &t) const;
     bool run_chunk(scratch &s, const task &t, dim chunk) const;
@@ -81,18 +73,13 @@ private:
     void load_bias(const scratch &s, const task &t) const;
     /// Whether the product of a panel goes straight to the output.
     [[nodiscard]] bool stores_itself(dim panel) const;
-    [[nodiscard]] dim out_position(const conv::data_strides &strides, const phase &f, const task &t,
+    [[nodiscard]] dim out_position(const conv::data_strides &strides, const conv_phase &f, const task &t,
         dim column, dim d, dim h) const;
     void store_tile(const scratch &s, const task &t, bool all_panels) const;
-    void fill_unreached(const conv::buffers &data, const executor &threads) const;
 
     conv::problem p_;
     const kernel_set &kernels_;
-    // What is read and written, whichever the pass.
-    dim in_c_, out_c_;  // channels per group
-    conv::data_strides in_strides_, out_strides_;
-    dim weights_in_, weights_out_;  // weights strides of the reduced and of the output channel
-
+    data_roles roles_;
     // How the patch is laid out: channels side by side (pixels) or positions side by side.
     bool pixels_ = false;
     dim position_bytes_ = 4, unit_step_ = 4;  // from position to position, from k unit to k unit
@@ -107,12 +94,11 @@ private:
     dim row_pitch_ = 0, plane_pitch_ = 0;  // of C, in positions
     dim rows_ = 0;                         // positions of C per phase
 
-    std::vector<phase> phases_;
-    std::vector<dim> tap_weights_;   // elements from the block's first weight
+    phase_list taps_of_;
     std::vector<dim> tap_patch_;     // bytes from the patch's start
     std::vector<dim> tap_input_;     // bytes in the input from where position 0 is
     std::vector<dim> tap_packed_[2]; // bytes in a panel: for whole chunks, for the last chunk
-    dim taps_ = 0, max_phase_taps_ = 0;
+    dim taps_ = 0;
 
     dim k_chunk_ = 0, chunks_ = 1;  // reduced channels per pass over the tile
     int vectors_ = 1;               // width of a panel

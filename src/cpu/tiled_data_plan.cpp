@@ -24,25 +24,12 @@ constexpr dim most_tasks = dim {1} << 30;
 
 tiled_data::tiled_data(const conv::problem &p, const kernel_set &kernels, const kernel_set *exact,
     int threads, std::size_t workspace_limit)
-    : p_(p), kernels_(kernels), flat_(kernels.format == operand_format::amx) {
-    in_c_ = forward() ? p.ic : p.oc;
-    out_c_ = forward() ? p.oc : p.ic;
-    in_strides_ = forward() ? p.src : p.dst;
-    out_strides_ = forward() ? p.dst : p.src;
-    weights_in_ = forward() ? p.weights.i : p.weights.o;
-    weights_out_ = forward() ? p.weights.o : p.weights.i;
+    : p_(p), kernels_(kernels), roles_(p), flat_(kernels.format == operand_format::amx) {
     for (std::size_t a = 0; a < 3; ++a)
-        walk_[a] = forward() ? walk_forward(p.x[a]) : walk_backward(p.x[a]);
-    taps_ = 1;
-    dim positions = 1;
-    for (const axis_walk &walk : walk_) {
-        dim taps = 0;
-        for (const axis_phase &f : walk.phases) taps += static_cast<dim>(f.taps.size());
-        taps_ *= taps;
-        positions *= walk.longest;
-    }
-    const bool empty = p.mb == 0 || p.groups == 0 || in_c_ == 0 || out_c_ == 0 || taps_ == 0
-        || positions == 0;
+        walk_[a] = roles_.forward ? walk_forward(p.x[a]) : walk_backward(p.x[a]);
+    taps_ = count_taps(walk_);
+    const bool empty = p.mb == 0 || p.groups == 0 || roles_.in_c == 0 || roles_.out_c == 0 || taps_ == 0
+        || count_positions(walk_) == 0;
     if (empty) return;  // fill_unreached does what there is to do
     choose_chunks();
     choose_panels();
@@ -63,9 +50,7 @@ tiled_data::tiled_data(const conv::problem &p, const kernel_set &kernels, const 
 }
 
 tiled_data::tiled_data(const tiled_data &like, const kernel_set &kernels)
-    : p_(like.p_), kernels_(kernels), in_c_(like.in_c_), out_c_(like.out_c_),
-      in_strides_(like.in_strides_), out_strides_(like.out_strides_), weights_in_(like.weights_in_),
-      weights_out_(like.weights_out_), flat_(like.flat_), taps_(like.taps_) {
+    : p_(like.p_), kernels_(kernels), roles_(like.roles_), flat_(like.flat_), taps_(like.taps_) {
     for (int a = 0; a < 3; ++a) {
         walk_[a] = like.walk_[a];
         tile_[a] = like.tile_[a];
@@ -84,35 +69,35 @@ tiled_data::tiled_data(const tiled_data &like, const kernel_set &kernels)
 void tiled_data::choose_chunks() {
     const dim channel_bytes = dim {kernels_.unit_bytes} * kernels_.parts / kernels_.k_per_unit;
     const dim most = round_up_to(patch_row_bytes / channel_bytes, kernels_.k_per_unit);
-    chunks_ = div_up(in_c_, most);
-    k_chunk_ = round_up_to(div_up(in_c_, chunks_), kernels_.k_per_unit);
-    chunks_ = div_up(in_c_, k_chunk_);
+    chunks_ = div_up(roles_.in_c, most);
+    k_chunk_ = round_up_to(div_up(roles_.in_c, chunks_), kernels_.k_per_unit);
+    chunks_ = div_up(roles_.in_c, k_chunk_);
 }
 
 /// What need not be packed or buffered.
 void tiled_data::choose_paths() {
     const bool amx = kernels_.format == operand_format::amx, fma = kernels_.format == operand_format::fma;
     const dim size = static_cast<dim>(size_of(p_.type));
-    pixels_ = in_strides_.c == 1 && !amx;
+    pixels_ = roles_.in.c == 1 && !amx;
     // Beyond this pitch the rows of a block of C compete for the same sets of L1.
     constexpr dim most_pitch = 2048;
-    const bool units_as_stored = fma ? p_.type == data_type::f32 : in_c_ % kernels_.k_per_unit == 0;
+    const bool units_as_stored = fma ? p_.type == data_type::f32 : roles_.in_c % kernels_.k_per_unit == 0;
     read_input_ = pixels_ && !flat_ && units_as_stored
-        && size * in_strides_.x[2] * walk_[2].in_step <= most_pitch;
+        && size * roles_.in.x[2] * walk_[2].in_step <= most_pitch;
     // An accumulated output must not be touched before it is certain that this path finishes the tile.
-    write_output_ = fma && !flat_ && p_.type == data_type::f32 && out_strides_.c == 1 && !p_.bias
+    write_output_ = fma && !flat_ && p_.type == data_type::f32 && roles_.out.c == 1 && !p_.bias
         && !p_.add && !p_.relu && (chunks_ == 1 || !p_.accumulate);
 }
 
-dim tiled_data::chunk_channels(dim chunk) const { return std::min(k_chunk_, in_c_ - chunk * k_chunk_); }
+dim tiled_data::chunk_channels(dim chunk) const { return std::min(k_chunk_, roles_.in_c - chunk * k_chunk_); }
 
 dim tiled_data::panel_vectors(dim panel) const {
-    return std::min<dim>(vectors_, div_up(out_c_ - panel * panel_width(), kernels_.lanes));
+    return std::min<dim>(vectors_, div_up(roles_.out_c - panel * panel_width(), kernels_.lanes));
 }
 
 /// Picks the panel width whose blocks cover rows × channels with the least work.
 void tiled_data::choose_panels() {
-    const dim columns = div_up(out_c_, kernels_.lanes);
+    const dim columns = div_up(roles_.out_c, kernels_.lanes);
     const dim row = std::min<dim>(walk_[2].longest, 1 << 20);
     double best = 0;
     for (int v = 1; v <= kernels_.max_vectors; ++v) {
@@ -124,11 +109,11 @@ void tiled_data::choose_panels() {
         if (v == 1 || cost < best) best = cost, vectors_ = v;
     }
     if (flat_) vectors_ = static_cast<int>(std::min<dim>(columns, kernels_.max_vectors));
-    panels_ = div_up(out_c_, panel_width());
+    panels_ = div_up(roles_.out_c, panel_width());
 }
 
 void tiled_data::choose_blocks(int threads) {
-    const dim one_panel = panel_bytes(units(in_c_));
+    const dim one_panel = panel_bytes(units(roles_.in_c));
     keep_weights_ = one_panel <= weights_most;
     panels_per_block_ = std::clamp<dim>(weights_target / std::max<dim>(one_panel, 1), 1, panels_);
     // C must leave room for a decent tile.
@@ -182,7 +167,7 @@ bool tiled_data::shrink() {
     }
     if (vectors_ > 1) {
         vectors_ = vectors_ / 2;
-        panels_ = div_up(out_c_, panel_width());
+        panels_ = div_up(roles_.out_c, panel_width());
         return true;
     }
     if (const dim positions = tile_[0] * tile_[1] * tile_[2]; positions > 1) {
@@ -213,34 +198,12 @@ void tiled_data::settle() {
     if (flat_) plane_pitch_ = round_up_to(plane_pitch_, 16);
     rows_ = tile_[0] * plane_pitch_;
 
-    phases_.clear();
-    tap_weights_.clear();
+    taps_of_ = list_phases(walk_, patch_, p_.weights, roles_.in);
     tap_patch_.clear();
     tap_input_.clear();
-    for (std::size_t d = 0; d < walk_[0].phases.size(); ++d)
-        for (std::size_t h = 0; h < walk_[1].phases.size(); ++h)
-            for (std::size_t w = 0; w < walk_[2].phases.size(); ++w) {
-                phase f {{&walk_[0].phases[d], &walk_[1].phases[h], &walk_[2].phases[w]},
-                    static_cast<dim>(tap_weights_.size()), 0};
-                for (std::size_t kd = 0; kd < f.axis[0]->taps.size(); ++kd)
-                    for (std::size_t kh = 0; kh < f.axis[1]->taps.size(); ++kh)
-                        for (std::size_t kw = 0; kw < f.axis[2]->taps.size(); ++kw) {
-                            tap_weights_.push_back(f.axis[0]->taps[kd].k * p_.weights.k[0]
-                                + f.axis[1]->taps[kh].k * p_.weights.k[1]
-                                + f.axis[2]->taps[kw].k * p_.weights.k[2]);
-                            const dim position = (patch_[0].start[d][kd] * patch_[1].length
-                                                     + patch_[1].start[h][kh])
-                                    * patch_[2].length
-                                + patch_[2].start[w][kw];
-                            tap_patch_.push_back(position * position_bytes_);
-                            tap_input_.push_back(static_cast<dim>(size_of(p_.type))
-                                * (f.axis[0]->taps[kd].off * in_strides_.x[0]
-                                    + f.axis[1]->taps[kh].off * in_strides_.x[1]
-                                    + f.axis[2]->taps[kw].off * in_strides_.x[2]));
-                        }
-                f.taps = static_cast<dim>(tap_weights_.size()) - f.first_tap;
-                phases_.push_back(f);
-            }
+    for (dim position : taps_of_.patch) tap_patch_.push_back(position * position_bytes_);
+    for (dim element : taps_of_.input)
+        tap_input_.push_back(element * static_cast<dim>(size_of(p_.type)));
     const dim k_pitch = panel_width() * kernels_.column_bytes;
     for (int last = 0; last < 2; ++last) {
         const dim chunk_units = units(last == 0 ? k_chunk_ : chunk_channels(chunks_ - 1));
@@ -258,9 +221,9 @@ std::string tiled_data::describe() const {
     if (tasks_ == 0) return "nothing to sum";
     const auto n = [](dim v) { return std::to_string(v); };
     return "tile " + n(tile_[0]) + "x" + n(tile_[1]) + "x" + n(tile_[2]) + ", phases "
-        + n(static_cast<dim>(phases_.size())) + ", panel " + n(panel_width()) + ", block "
-        + n(std::min(out_c_, panels_per_block_ * panel_width())) + " channels, chunk " + n(k_chunk_)
-        + " of " + n(in_c_) + (keep_weights_ ? "" : ", weights packed per tile") + ", tasks " + n(tasks_);
+        + n(static_cast<dim>(taps_of_.phases.size())) + ", panel " + n(panel_width()) + ", block "
+        + n(std::min(roles_.out_c, panels_per_block_ * panel_width())) + " channels, chunk " + n(k_chunk_)
+        + " of " + n(roles_.in_c) + (keep_weights_ ? "" : ", weights packed per tile") + ", tasks " + n(tasks_);
 }
 
 }  // namespace convgrad::cpu

@@ -58,12 +58,13 @@ dims strides_of(const tensor_description &lt) {
 }
 
 [[noreturn]] void refuse(const tensor_description &lt, std::string_view text) {
-    throw error(error_code::invalid_argument,
-        ops::cat("invalid argument: tensor ", lt.id, " ", text));
+    throw error(
+        error_code::invalid_argument, ops::cat("invalid argument: tensor ", lt.id, " ", text));
 }
 
 void check_common(const tensor_description &lt) {
-    if (!has_valid_rank(lt)) refuse(lt, ops::cat("has rank ", lt.ndims, "; at most 12 is possible"));
+    if (!has_valid_rank(lt))
+        refuse(lt, ops::cat("has rank ", lt.ndims, "; at most 12 is possible"));
     if (to_data_type(lt.type) == data_type::undef)
         refuse(lt, ops::cat("has data type ", static_cast<int>(lt.type),
                        "; f32, bf16 and f16 are computed with"));
@@ -109,8 +110,8 @@ std::size_t memory_size(const tensor_description &lt) {
         const dim size = lt.dims[i], stride = size == 1 ? 1 : lt.strides[i];
         if (size <= 0 || stride < 0) return 0;
         std::size_t span = 0;
-        if (__builtin_mul_overflow(static_cast<std::size_t>(size),
-                static_cast<std::size_t>(stride), &span))
+        if (__builtin_mul_overflow(
+                static_cast<std::size_t>(size), static_cast<std::size_t>(stride), &span))
             return SIZE_MAX;
         elements = std::max(elements, span);
     }

@@ -34,8 +34,8 @@ struct handle_table {
     }
 };
 
-/// The function of oneDNN behind ours; null where oneDNN is not loaded. Looked for again until it is
-/// found, because a program may load oneDNN late.
+/// The function of oneDNN behind ours; null where oneDNN is not loaded. Looked for again until it
+/// is found, because a program may load oneDNN late.
 template <typename Function>
 class next_function {
 public:

@@ -1,8 +1,8 @@
 // Engines, streams and allocators.
 //
-// Where oneDNN itself is loaded behind this library, engines and streams are oneDNN's: they are made
-// and asked through its public functions only, and what has to be known about an engine beyond that
-// (its allocator) is kept in a table here. Where it is not, they are objects of our own.
+// Where oneDNN itself is loaded behind this library, engines and streams are oneDNN's: they are
+// made and asked through its public functions only, and what has to be known about an engine beyond
+// that (its allocator) is kept in a table here. Where it is not, they are objects of our own.
 #pragma once
 
 #include <optional>

@@ -20,8 +20,8 @@ bool is_host_scalar(const tensor_description &lt) {
 
 }  // namespace
 
-CONVGRAD_ONEDNN_API status dnnl_graph_tensor_create(client_tensor **made,
-    const tensor_description *lt, client_engine *engine, void *handle) {
+CONVGRAD_ONEDNN_API status dnnl_graph_tensor_create(
+    client_tensor **made, const tensor_description *lt, client_engine *engine, void *handle) {
     if (any_null(made, lt, engine) || is_host_scalar(*lt)) return status::invalid_arguments;
     const bool wants_memory = handle == allocate_handle();
     const std::size_t bytes = wants_memory ? memory_size(*lt) : 0;

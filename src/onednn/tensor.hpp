@@ -10,7 +10,7 @@ struct client_tensor {
     tensor_description lt{};
     client_engine *engine = nullptr;  // null for a scalar on the host
     void *data = nullptr;
-    client_memory owned;          // behind `data`, where the client asked for it
+    client_memory owned;           // behind `data`, where the client asked for it
     std::int64_t scalar_bits = 0;  // behind `data` of a scalar on the host
 };
 

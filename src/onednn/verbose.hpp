@@ -1,6 +1,7 @@
 // The trace of CONVGRAD_VERBOSE: one line per compile and execute, on standard output.
 //
-//   convgrad_verbose,exec,cpu,partition:0,Convolution:conv+ReLU:relu,tiled:avx512 tile 4x14,...,0.31
+//   convgrad_verbose,exec,cpu,partition:0,Convolution:conv+ReLU:relu,tiled:avx512 tile
+//   4x14,...,0.31
 #pragma once
 
 #include <chrono>

@@ -1,0 +1,122 @@
+#include "cpu/phases.hpp"
+
+#include <algorithm>
+
+#include "cpu/element.hpp"
+#include "cpu/kernels/kernels.hpp"
+#include "cpu/tasks.hpp"
+
+namespace convgrad::cpu {
+
+phase_list list_phases(const axis_walk (&walk)[3], const axis_patch (&patch)[3],
+    const conv::weights_strides &weights, const conv::data_strides &in) {
+    phase_list list;
+    for (std::size_t d = 0; d < walk[0].phases.size(); ++d)
+        for (std::size_t h = 0; h < walk[1].phases.size(); ++h)
+            for (std::size_t w = 0; w < walk[2].phases.size(); ++w) {
+                conv_phase f {{&walk[0].phases[d], &walk[1].phases[h], &walk[2].phases[w]},
+                    static_cast<dim>(list.weights.size()), 0};
+                for (std::size_t kd = 0; kd < f.axis[0]->taps.size(); ++kd)
+                    for (std::size_t kh = 0; kh < f.axis[1]->taps.size(); ++kh)
+                        for (std::size_t kw = 0; kw < f.axis[2]->taps.size(); ++kw) {
+                            const axis_tap &td = f.axis[0]->taps[kd], &th = f.axis[1]->taps[kh],
+                                           &tw = f.axis[2]->taps[kw];
+                            list.weights.push_back(
+                                td.k * weights.k[0] + th.k * weights.k[1] + tw.k * weights.k[2]);
+                            list.patch.push_back((patch[0].start[d][kd] * patch[1].length
+                                                     + patch[1].start[h][kh])
+                                    * patch[2].length
+                                + patch[2].start[w][kw]);
+                            list.input.push_back(
+                                td.off * in.x[0] + th.off * in.x[1] + tw.off * in.x[2]);
+                        }
+                f.taps = static_cast<dim>(list.weights.size()) - f.first_tap;
+                list.phases.push_back(f);
+            }
+    return list;
+}
+
+dim count_taps(const axis_walk (&walk)[3]) {
+    dim all = 1;
+    for (const axis_walk &w : walk) {
+        dim taps = 0;
+        for (const axis_phase &f : w.phases) taps += static_cast<dim>(f.taps.size());
+        all *= taps;
+    }
+    return all;
+}
+
+dim count_positions(const axis_walk (&walk)[3]) {
+    return walk[0].longest * walk[1].longest * walk[2].longest;
+}
+
+data_roles::data_roles(const conv::problem &p)
+    : forward(p.what == conv::pass::forward), in_c(forward ? p.ic : p.oc),
+      out_c(forward ? p.oc : p.ic), in(forward ? p.src : p.dst), out(forward ? p.dst : p.src),
+      weights_in(forward ? p.weights.i : p.weights.o),
+      weights_out(forward ? p.weights.o : p.weights.i) {}
+
+float careful_sum(const conv::problem &p, const data_roles &roles, const axis_walk (&walk)[3],
+    const conv_phase &f, const conv::buffers &data, dim n, dim group, dim channel,
+    const dim (&t)[3]) {
+    const dim in_base = n * roles.in.n + group * roles.in_c * roles.in.c;
+    const dim w_base = group * p.weights.g + channel * roles.weights_out;
+    float sum = 0;
+    for (const axis_tap &kd : f.axis[0]->taps)
+        for (const axis_tap &kh : f.axis[1]->taps)
+            for (const axis_tap &kw : f.axis[2]->taps) {
+                const axis_tap *tap[3] = {&kd, &kh, &kw};
+                dim in = in_base, w = w_base;
+                bool inside = true;
+                for (std::size_t a = 0; a < 3; ++a) {
+                    const dim x = t[a] * walk[a].in_step + tap[a]->off;
+                    inside = inside && x >= 0 && x < walk[a].in_length;
+                    in += x * roles.in.x[a];
+                    w += tap[a]->k * p.weights.k[a];
+                }
+                for (dim i = 0; inside && i < roles.in_c; ++i)
+                    sum += load_float(roles.input(data), p.type, in + i * roles.in.c)
+                        * load_float(data.weights, p.type, w + i * roles.weights_in);
+            }
+    return sum;
+}
+
+void fill_unreached(const conv::problem &p, const data_roles &roles, const axis_walk (&walk)[3],
+    const kernel_set &kernels, bool nothing_to_sum, const conv::buffers &data,
+    const executor &threads) {
+    bool all = nothing_to_sum, some = nothing_to_sum;
+    for (const axis_walk &w : walk) {
+        dim reached = 0;
+        for (const axis_phase &f : w.phases) reached += f.count;
+        some = some || reached < w.out_length;
+        all = all || reached == 0;
+    }
+    const dim out_all = roles.out_c * p.groups;
+    if (!some || p.mb == 0 || out_all == 0) return;
+    const std::vector<float> zeros(static_cast<std::size_t>(round_up_to(out_all, 64)));
+    std::vector<float> bias(zeros);
+    for (dim c = 0; p.bias && c < out_all; ++c)
+        bias[static_cast<std::size_t>(c)] = load_float(data.bias, p.type, c * p.bias_stride);
+    const dim size = static_cast<dim>(size_of(p.type));
+    char *out = static_cast<char *>(roles.output(data));
+    for_each_task(threads, p.mb * walk[0].out_length * walk[1].out_length, [&](int, dim index) {
+        const dim h = index % walk[1].out_length, d = index / walk[1].out_length % walk[0].out_length;
+        const dim n = index / walk[1].out_length / walk[0].out_length;
+        const bool row = all || !is_reached(walk[0], d) || !is_reached(walk[1], h);
+        const auto at = [&](const conv::data_strides &s, dim w) {
+            return size * (n * s.n + d * s.x[0] + h * s.x[1] + w * s.x[2]);
+        };
+        const dim step = row ? 1 : walk[2].out_step;
+        for (dim w = 0; w < std::min(step, walk[2].out_length); ++w) {
+            if (!row && is_reached(walk[2], w)) continue;
+            store_args args {zeros.data(), 1, 0, out_all, div_up(walk[2].out_length - w, step),
+                out + at(roles.out, w), p.type, roles.out.c, roles.out.x[2] * step,
+                p.bias ? bias.data() : nullptr,
+                p.add ? static_cast<const char *>(data.add) + at(p.add_strides, w) : nullptr,
+                p.add_strides.c, p.add_strides.x[2] * step, p.accumulate, p.relu};
+            kernels.store(args);
+        }
+    });
+}
+
+}  // namespace convgrad::cpu

@@ -1,0 +1,60 @@
+// The phases of all three axes together, with their taps: what forward and backward data walk over.
+#pragma once
+
+#include <vector>
+
+#include "conv/problem.hpp"
+#include "cpu/geometry.hpp"
+
+namespace convgrad::cpu {
+
+/// One combination of a phase per axis, with its range in the lists of taps.
+struct conv_phase {
+    const axis_phase *axis[3];
+    dim first_tap, taps;
+};
+
+struct phase_list {
+    std::vector<conv_phase> phases;
+    // Per tap: elements from a filter's first weight; positions from a patch's start; elements in the
+    // input from where position 0 is.
+    std::vector<dim> weights, patch, input;
+};
+
+/// `walk` must outlive the list.
+phase_list list_phases(const axis_walk (&walk)[3], const axis_patch (&patch)[3],
+    const conv::weights_strides &weights, const conv::data_strides &in);
+
+/// Taps of all phases.
+dim count_taps(const axis_walk (&walk)[3]);
+/// Positions of the longest phase.
+dim count_positions(const axis_walk (&walk)[3]);
+
+/// What the two data passes read and write.
+struct data_roles {
+    bool forward;
+    dim in_c, out_c;  // channels per group
+    conv::data_strides in, out;
+    dim weights_in, weights_out;  // weights strides of the reduced and of the output channel
+
+    explicit data_roles(const conv::problem &p);
+    [[nodiscard]] const void *input(const conv::buffers &data) const {
+        return forward ? data.src : data.dst;
+    }
+    [[nodiscard]] void *output(const conv::buffers &data) const { return forward ? data.dst : data.src; }
+};
+
+/// The plain sum of one output element over taps inside the input only, straight from the tensors: for
+/// weights with infinities or NaNs beside padding, where 0 · ∞ of a packed zero would be NaN. Slow,
+/// and rare. `t` is the position within the phase, `channel` the output channel within its group.
+float careful_sum(const conv::problem &p, const data_roles &roles, const axis_walk (&walk)[3],
+    const conv_phase &f, const conv::buffers &data, dim n, dim group, dim channel, const dim (&t)[3]);
+
+/// Writes the output positions that no tap reaches, or all if `nothing_to_sum`: empty sums, to which
+/// bias, add and old contents still apply.
+struct kernel_set;
+class executor;
+void fill_unreached(const conv::problem &p, const data_roles &roles, const axis_walk (&walk)[3],
+    const kernel_set &kernels, bool nothing_to_sum, const conv::buffers &data, const executor &threads);
+
+}  // namespace convgrad::cpu

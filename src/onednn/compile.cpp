@@ -1,0 +1,220 @@
+// From a partition and the tensors of a compile call to plans.
+#include <algorithm>
+
+#include "graph/compiled.hpp"
+#include "graph/tensors.hpp"
+#include "onednn/compiled.hpp"
+#include "op/message.hpp"
+
+namespace convgrad::onednn {
+namespace {
+
+using description_list = std::span<const tensor_description *const>;
+
+/// Place of a tensor in a compile call's list.
+std::size_t place_of(description_list list, std::size_t id, std::string_view what) {
+    for (std::size_t i = 0; i < list.size(); ++i)
+        if (list[i]->id == id) return i;
+    throw error(error_code::invalid_argument,
+        ops::cat("invalid argument: ", what, " ", id, " of the partition is not given"));
+}
+
+bool has_lenient_outputs(op_kind kind) {
+    return kind == op_kind::convolution_backward_data
+           || kind == op_kind::convolution_backward_weights
+           || kind == op_kind::conv_transpose_backward_weights;
+}
+
+/// Gathers the library's tensors: each once, with its place in the client's list.
+class tensor_collector {
+public:
+    tensor_collector(description_list given_inputs, description_list given_outputs)
+        : given_inputs_(given_inputs), given_outputs_(given_outputs) {}
+
+    stage add(const fused_stage &from) {
+        stage made;
+        made.node = from.main.node;
+        made.attrs = from.main.attrs;
+        for (const auto &id : from.inputs)
+            made.inputs.push_back(id ? add_input(*id) : stage::absent);
+        for (const std::size_t id : from.outputs)
+            made.outputs.push_back(add_output(id, has_lenient_outputs(made.attrs.kind)));
+        return made;
+    }
+
+    std::vector<logical_tensor> inputs, outputs;
+    std::vector<std::size_t> input_places, output_places;
+
+private:
+    std::size_t add_input(std::size_t id) {
+        const std::size_t place = place_of(given_inputs_, id, "input");
+        const auto known = std::find(input_places.begin(), input_places.end(), place);
+        if (known != input_places.end())
+            return static_cast<std::size_t>(known - input_places.begin());
+        inputs.push_back(input_of(*given_inputs_[place]));
+        input_places.push_back(place);
+        return inputs.size() - 1;
+    }
+
+    std::size_t add_output(std::size_t id, bool lenient) {
+        const std::size_t place = place_of(given_outputs_, id, "output");
+        outputs.push_back(output_of(*given_outputs_[place], lenient));
+        output_places.push_back(place);
+        return outputs.size() - 1;
+    }
+
+    description_list given_inputs_, given_outputs_;
+};
+
+std::vector<logical_tensor> gather(
+    const std::vector<logical_tensor> &from, const std::vector<std::size_t> &places) {
+    std::vector<logical_tensor> picked;
+    for (const std::size_t at : places)
+        picked.push_back(at == stage::absent ? logical_tensor{} : from[at]);
+    return picked;
+}
+
+/// The shape of a forward stage's result, from everything but the tensor to add.
+dims shape_without_add(const stage &s, const tensor_collector &tensors) {
+    ops::parsed_attributes attrs = s.attrs;
+    attrs.add = false;
+    std::vector<logical_tensor> inputs = gather(tensors.inputs, s.inputs);
+    inputs.pop_back();
+    if (inputs.back().type == data_type::undef) inputs.pop_back();
+    std::vector<logical_tensor> outputs = gather(tensors.outputs, s.outputs);
+    ops::check_arguments(attrs, inputs, outputs);
+    ops::infer_shapes(attrs, inputs, outputs);
+    return outputs[0].shape.value_or(dims{});
+}
+
+/// Makes the tensor to add as large as the result, where it is smaller.
+std::optional<broadcast> spread_add(stage &s, tensor_collector &tensors) {
+    const std::size_t at = s.inputs.back();
+    const logical_tensor added = tensors.inputs[at];
+    const dims result = shape_without_add(s, tensors);
+    if (*added.shape == result) return std::nullopt;
+    const std::size_t rank = added.shape->size();
+    for (std::size_t i = 0; i < rank; ++i) {
+        const dim size = (*added.shape)[rank - 1 - i];
+        if (rank > result.size() || (size != 1 && size != result[result.size() - 1 - i]))
+            ops::fail(error_code::invalid_shape, s.attrs.kind, s.attrs.op_name,
+                ops::cat(
+                    "the tensor to add is ", *added.shape, "; it cannot be broadcast to ", result));
+    }
+    logical_tensor large(added.id, added.type, result);
+    // The small one may have another role in the partition as well.
+    tensors.inputs.push_back(large);
+    tensors.input_places.push_back(tensors.input_places[at]);
+    s.inputs.back() = tensors.inputs.size() - 1;
+    return broadcast{s.inputs.back(), added, std::move(large)};
+}
+
+/// The tensor to add may be overwritten by the result, where it lies like it and has no other role.
+std::vector<inplace_pair> find_inplace(const compiled_partition::impl &made) {
+    std::vector<inplace_pair> pairs;
+    for (const step &s : made.steps) {
+        if (!s.attrs.add) continue;
+        const std::size_t at = s.inputs.back();
+        const logical_tensor &added = made.inputs[at], &result = made.outputs[s.outputs[0]];
+        const bool has_other_role = std::count(s.inputs.begin(), s.inputs.end(), at) > 1;
+        if (!has_other_role && result.is_known() && added.shape == result.shape
+            && same_layout(*result.shape, added.strides, result.strides))
+            pairs.push_back({added.id, result.id});
+    }
+    return pairs;
+}
+
+std::size_t padded(std::size_t bytes) {
+    constexpr std::size_t line = 64;
+    return (bytes + line - 1) / line * line;
+}
+
+/// "tiled:avx512 tile 4x14", one for each stage.
+std::string kernels_of(const compiled_partition::impl &made) {
+    std::string text;
+    for (const step &s : made.steps) {
+        if (!text.empty()) text += " + ";
+        if (s.plan == nullptr)
+            text += "planned at execution";
+        else
+            text += ops::cat(s.plan->algorithm(), ":", to_string(s.plan->instruction_set()), " ",
+                s.plan->describe());
+    }
+    return text;
+}
+
+std::string tensors_of(const compiled_partition::impl &made) {
+    std::string text;
+    for (const auto *list : {&made.inputs, &made.outputs}) {
+        if (list == &made.outputs) text += " ->";
+        for (const logical_tensor &lt : *list) {
+            text += text.empty() ? "" : " ";
+            text += to_string(lt.type);
+            text += ':';
+            if (!lt.shape) text += '?';
+            for (std::size_t i = 0; lt.shape && i < lt.shape->size(); ++i)
+                text += ops::cat(i == 0 ? "" : "x", (*lt.shape)[i]);
+        }
+    }
+    return text;
+}
+
+/// All descriptions of the call, updated by what was compiled.
+std::vector<tensor_description> describe_all(const compiled_partition::impl &made,
+    const compiled_body &body, description_list inputs, description_list outputs) {
+    std::vector<tensor_description> all;
+    for (const tensor_description *lt : inputs) all.push_back(*lt);
+    for (const tensor_description *lt : outputs) all.push_back(*lt);
+    for (std::size_t i = 0; i < body.input_places.size(); ++i) {
+        const bool spread = body.spread && body.spread->input == i;
+        tensor_description &lt = all[body.input_places[i]];
+        lt = strided(lt, spread ? body.spread->from : made.inputs[i]);
+    }
+    for (std::size_t i = 0; i < body.output_places.size(); ++i) {
+        tensor_description &lt = all[inputs.size() + body.output_places[i]];
+        lt = strided(lt, made.outputs[i]);
+    }
+    return all;
+}
+
+}  // namespace
+
+std::shared_ptr<const compiled_body> compile(std::shared_ptr<const partition_body> source,
+    description_list inputs, description_list outputs) {
+    tensor_collector tensors(inputs, outputs);
+    std::vector<stage> stages;
+    std::optional<broadcast> spread;
+    for (const fused_stage &from : source->stages) {
+        stage s = tensors.add(from);
+        if (s.attrs.add) spread = spread_add(s, tensors);
+        ops::check_arguments(
+            s.attrs, gather(tensors.inputs, s.inputs), gather(tensors.outputs, s.outputs));
+        stages.push_back(std::move(s));
+    }
+    const auto made = compile_stages(
+        std::move(stages), tensors.inputs, tensors.outputs, engine_for(source->fpmath));
+
+    auto body = std::make_shared<compiled_body>(compiled_body{.source = std::move(source),
+        .library = compiled_partition(made),
+        .input_places = std::move(tensors.input_places),
+        .output_places = std::move(tensors.output_places),
+        .spread = std::move(spread),
+        .spread_offset = padded(made->workspace),
+        .scratch = made->workspace,
+        .tensors = {},
+        .inplace = {},
+        .trace_text = {}});
+    if (body->spread) {
+        std::size_t bytes = size_of(body->spread->to.type);
+        for (const dim d : *body->spread->to.shape) bytes *= static_cast<std::size_t>(d);
+        body->scratch = body->spread_offset + bytes;
+    } else {
+        body->inplace = find_inplace(*made);
+    }
+    body->tensors = describe_all(*made, *body, inputs, outputs);
+    body->trace_text = ops::cat("partition:", body->source->id, ",", body->source->describe(), ",",
+        kernels_of(*made), ",", tensors_of(*made));
+    return body;
+}
+
+}  // namespace convgrad::onednn

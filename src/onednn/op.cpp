@@ -1,0 +1,206 @@
+#include "onednn/op.hpp"
+
+#include <algorithm>
+
+#include "onednn/description.hpp"
+#include "onednn/guard.hpp"
+#include "op/message.hpp"
+
+namespace convgrad::onednn {
+namespace {
+
+std::string name_of(graph_attribute attribute) {
+    switch (attribute) {
+#define CONVGRAD_ONEDNN_NAME(name, value)                                                          \
+    case graph_attribute::name:                                                                    \
+        return #name;
+        CONVGRAD_ONEDNN_ATTRIBUTES(CONVGRAD_ONEDNN_NAME)
+#undef CONVGRAD_ONEDNN_NAME
+    }
+    return ops::cat("attribute ", static_cast<int>(attribute));
+}
+
+/// In the library's own form. It has no lists of floats, and no op of the family takes any: one
+/// float is refused just the same.
+attribute_value to_library(const graph_attribute_value &value) {
+    return std::visit(
+        [](const auto &v) -> attribute_value {
+            if constexpr (std::is_same_v<decltype(v), const std::vector<float> &>)
+                return 0.0F;
+            else
+                return v;
+        },
+        value);
+}
+
+/// oneDNN never looks at output_padding of ConvolutionBackwardData, and its clients set values that
+/// are out of range. They are ignored here too.
+bool is_ignored(const client_op &given, graph_attribute name, const graph_attribute_value &value) {
+    const auto *padding = std::get_if<dims>(&value);
+    if (given.kind != graph_op_kind::convolution_backward_data
+        || name != graph_attribute::output_padding || padding == nullptr)
+        return false;
+    const auto list = [&](graph_attribute other) {
+        const auto found = given.attributes.find(other);
+        const auto *values =
+            found == given.attributes.end() ? nullptr : std::get_if<dims>(&found->second);
+        return values == nullptr ? dims{} : *values;
+    };
+    const dims strides = list(graph_attribute::strides);
+    const dims dilations = list(graph_attribute::dilations);
+    for (std::size_t i = 0; i < padding->size(); ++i) {
+        const dim stride = i < strides.size() ? strides[i] : 1;
+        const dim dilation = i < dilations.size() ? dilations[i] : 1;
+        if ((*padding)[i] < 0 || (*padding)[i] >= std::max(stride, dilation)) return true;
+    }
+    return false;
+}
+
+}  // namespace
+
+std::string_view client_op::text(graph_attribute attribute, std::string_view otherwise) const {
+    const auto found = attributes.find(attribute);
+    if (found == attributes.end()) return otherwise;
+    const auto *value = std::get_if<std::string>(&found->second);
+    return value == nullptr ? std::string_view{} : *value;
+}
+
+bool is_family(graph_op_kind kind) {
+    return kind >= graph_op_kind::convolution
+           && kind <= graph_op_kind::conv_transpose_backward_weights;
+}
+
+std::string name_of(graph_op_kind kind) {
+    if (is_family(kind)) return std::string(to_string(static_cast<op_kind>(kind)));
+    switch (kind) {
+    case graph_op_kind::bias_add:
+        return "BiasAdd";
+    case graph_op_kind::bias_add_backward:
+        return "BiasAddBackward";
+    case graph_op_kind::add:
+        return "Add";
+    case graph_op_kind::relu:
+        return "ReLU";
+    default:
+        return ops::cat("op ", static_cast<int>(kind));
+    }
+}
+
+family_op check(const client_op &given) {
+    const auto kind = static_cast<op_kind>(given.kind);
+    auto node = std::make_shared<op>(given.id, kind, given.name);
+    for (const auto &[attribute, value] : given.attributes)
+        if (!is_ignored(given, attribute, value)) node->set(name_of(attribute), to_library(value));
+    for (const tensor_description &lt : given.inputs) node->add_input(port_of(lt));
+    for (const tensor_description &lt : given.outputs) node->add_output(port_of(lt));
+    // The library's own second output, the bias gradient, is no part of this interface.
+    if (given.outputs.size() != 1)
+        ops::fail(error_code::invalid_op, kind, given.name,
+            ops::cat("it has ", given.outputs.size(), " outputs; it needs 1"));
+    family_op checked;
+    checked.attrs = ops::check_op(*node);
+    checked.node = std::move(node);
+    return checked;
+}
+
+}  // namespace convgrad::onednn
+
+using namespace convgrad::onednn;
+
+namespace {
+
+bool is_scalar_f32(graph_attribute name) {
+    return name >= graph_attribute::alpha && name < graph_attribute::scales;
+}
+
+bool is_scalar_s64(graph_attribute name) {
+    return name >= graph_attribute::axis && name < graph_attribute::axes;
+}
+
+status set_attribute(client_op *op, graph_attribute name, auto make_value) {
+    return guarded("op_set_attr", [&] {
+        op->attributes.insert_or_assign(name, make_value());
+        return status::success;
+    });
+}
+
+status add_port(std::vector<tensor_description> &ports, const tensor_description &lt) {
+    return guarded("op_add_port", [&] {
+        ports.push_back(lt);
+        return status::success;
+    });
+}
+
+}  // namespace
+
+CONVGRAD_ONEDNN_API status dnnl_graph_op_create(
+    client_op **made, std::size_t id, graph_op_kind kind, const char *name) {
+    if (any_null(made, name)) return status::invalid_arguments;
+    return guarded("op_create", [&] {
+        auto op = std::make_unique<client_op>();
+        op->id = id;
+        op->kind = kind;
+        op->name = name;
+        *made = op.release();
+        return status::success;
+    });
+}
+
+CONVGRAD_ONEDNN_API status dnnl_graph_op_destroy(client_op *op) {
+    delete op;
+    return status::success;
+}
+
+CONVGRAD_ONEDNN_API status dnnl_graph_op_add_input(client_op *op, const tensor_description *input) {
+    if (any_null(op, input)) return status::invalid_arguments;
+    return add_port(op->inputs, *input);
+}
+
+CONVGRAD_ONEDNN_API status dnnl_graph_op_add_output(
+    client_op *op, const tensor_description *output) {
+    if (any_null(op, output)) return status::invalid_arguments;
+    return add_port(op->outputs, *output);
+}
+
+CONVGRAD_ONEDNN_API status dnnl_graph_op_set_attr_f32(
+    client_op *op, graph_attribute name, const float *value, std::size_t length) {
+    if (any_null(op, value)) return status::invalid_arguments;
+    return set_attribute(op, name, [&]() -> graph_attribute_value {
+        if (is_scalar_f32(name)) return *value;
+        return std::vector<float>(value, value + length);
+    });
+}
+
+CONVGRAD_ONEDNN_API status dnnl_graph_op_set_attr_bool(
+    client_op *op, graph_attribute name, const std::uint8_t *value, std::size_t length) {
+    if (any_null(op, value) || length != 1) return status::invalid_arguments;
+    return set_attribute(op, name, [&]() -> graph_attribute_value { return *value != 0; });
+}
+
+CONVGRAD_ONEDNN_API status dnnl_graph_op_set_attr_s64(
+    client_op *op, graph_attribute name, const std::int64_t *value, std::size_t length) {
+    if (any_null(op, value)) return status::invalid_arguments;
+    return set_attribute(op, name, [&]() -> graph_attribute_value {
+        if (is_scalar_s64(name)) return *value;  // whatever the length: clients pass 0 or 1
+        return convgrad::dims(value, value + length);
+    });
+}
+
+CONVGRAD_ONEDNN_API status dnnl_graph_op_set_attr_str(
+    client_op *op, graph_attribute name, const char *value, std::size_t length) {
+    if (any_null(op, value) || length == 0) return status::invalid_arguments;
+    // The string ends with its NUL: clients pass any length.
+    return set_attribute(op, name, [&]() -> graph_attribute_value { return std::string(value); });
+}
+
+CONVGRAD_ONEDNN_API status dnnl_graph_op_get_id(const client_op *op, std::size_t *id) {
+    if (any_null(op, id)) return status::invalid_arguments;
+    *id = op->id;
+    return status::success;
+}
+
+CONVGRAD_ONEDNN_API status dnnl_graph_op_get_kind(const client_op *op, graph_op_kind *kind) {
+    if (any_null(op, kind)) return status::invalid_arguments;
+    *kind = op->kind;
+    return status::success;
+}
