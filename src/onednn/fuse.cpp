@@ -136,12 +136,12 @@ public:
         std::vector<group> groups(count);
         std::vector<std::size_t> each(ops_.size());
         std::iota(each.begin(), each.end(), std::size_t{0});
-        for (const std::size_t at : order_groups(ops_, edges_, each, ops_.size()).value())
+        for (const std::size_t at : order_groups(ops_, edges_, each, ops_.size()))
             groups[dense[at]].members.push_back(at);
         for (std::size_t at = 0; at < ops_.size(); ++at)
             if (group_of_[at] == at) groups[dense[at]].stages = stages_[at];
         std::vector<group> ordered;
-        for (const std::size_t g : order_groups(ops_, edges_, dense, count).value())
+        for (const std::size_t g : order_groups(ops_, edges_, dense, count))
             ordered.push_back(std::move(groups[g]));
         return ordered;
     }
@@ -181,7 +181,7 @@ private:
                 for (const tensor_description &lt : ops_[member].given->outputs)
                     for (const std::size_t reader : edges_.consumers(lt.id))
                         if (tried[reader] == tried[at]) return false;
-        if (!order_groups(ops_, edges_, dense, count)) return false;
+        if (order_groups(ops_, edges_, dense, count).size() != count) return false;
         group_of_ = std::move(tried);
         return true;
     }

@@ -40,8 +40,8 @@ const std::vector<std::size_t> &graph_edges::consumers(std::size_t tensor) const
     return found == consumers_.end() ? nobody : found->second;
 }
 
-std::optional<std::vector<std::size_t>> order_groups(const std::vector<graph_op> &ops,
-    const graph_edges &edges, const std::vector<std::size_t> &group_of, std::size_t count) {
+std::vector<std::size_t> order_groups(const std::vector<graph_op> &ops, const graph_edges &edges,
+    const std::vector<std::size_t> &group_of, std::size_t count) {
     std::vector<std::set<std::size_t>> successors(count);
     std::vector<std::size_t> waiting_for(count, 0);
     std::vector<std::size_t> first(count, graph_edges::none);
@@ -50,8 +50,7 @@ std::optional<std::vector<std::size_t>> order_groups(const std::vector<graph_op>
         for (const tensor_description &lt : ops[at].given->outputs)
             for (const std::size_t reader : edges.consumers(lt.id)) {
                 const std::size_t from = group_of[at], to = group_of[reader];
-                // An op that reads its own output is a cycle; groups are free of inner ones.
-                if (from == to && reader == at) return std::nullopt;
+                if (reader == at) return {};  // an op that reads its own output
                 if (from != to && successors[from].insert(to).second) ++waiting_for[to];
             }
     }
@@ -67,7 +66,6 @@ std::optional<std::vector<std::size_t>> order_groups(const std::vector<graph_op>
         for (const std::size_t next : successors[group])
             if (--waiting_for[next] == 0) ready.emplace(first[next], next);
     }
-    if (order.size() != count) return std::nullopt;
     return order;
 }
 
@@ -92,7 +90,7 @@ void finalize(client_graph &graph) {
     const graph_edges edges(graph.ops);
     std::vector<std::size_t> each_alone(graph.ops.size());
     std::iota(each_alone.begin(), each_alone.end(), std::size_t{0});
-    if (!order_groups(graph.ops, edges, each_alone, graph.ops.size()))
+    if (order_groups(graph.ops, edges, each_alone, graph.ops.size()).size() != graph.ops.size())
         throw error(error_code::invalid_graph, "invalid graph: the ops form a cycle");
     graph.finalized = true;
 }

@@ -33,9 +33,9 @@ private:
     std::unordered_map<std::size_t, std::vector<std::size_t>> consumers_;
 };
 
-/// Groups of ops (group_of[op] < count) in topological order, otherwise by the first op of each;
-/// nothing where the groups have a cycle.
-std::optional<std::vector<std::size_t>> order_groups(const std::vector<graph_op> &ops,
-    const graph_edges &edges, const std::vector<std::size_t> &group_of, std::size_t count);
+/// Groups of ops (group_of[op] < count) in topological order, otherwise by the first op of each.
+/// Where the groups have a cycle, some are missing.
+std::vector<std::size_t> order_groups(const std::vector<graph_op> &ops, const graph_edges &edges,
+    const std::vector<std::size_t> &group_of, std::size_t count);
 
 }  // namespace convgrad::onednn
