@@ -1,0 +1,66 @@
+// What a call costs beside its arithmetic, from C++: a 3x3 convolution of one 8x8 image with one
+// channel, by an eager call, by a compiled op, and by its kernel alone (a plan that is executed).
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <vector>
+
+#include <convgrad/convgrad.hpp>
+
+#include "conv/plan.hpp"
+#include "cpu/parallel.hpp"
+#include "graph/engine.hpp"
+#include "graph/scratch.hpp"
+#include "op/lower.hpp"
+
+namespace {
+
+/// Microseconds of one call: the best of many batches, since everything else on a machine only
+/// adds.
+template <typename Call>
+double best_of(const Call &call) {
+    constexpr int batches = 200, calls = 200;
+    double best = 1e9;
+    for (int batch = 0; batch < batches; ++batch) {
+        const auto begin = std::chrono::steady_clock::now();
+        for (int i = 0; i < calls; ++i) call();
+        const std::chrono::duration<double, std::micro> took =
+            std::chrono::steady_clock::now() - begin;
+        best = std::min(best, took.count() / calls);
+    }
+    return best;
+}
+
+}  // namespace
+
+int main() {
+    using namespace convgrad;
+    std::vector<float> src(64, 1.0F), weights(9, 0.5F), dst(36);
+    const tensor s(src.data(), {1, 8, 8, 1}), w(weights.data(), {3, 3, 1, 1});
+    const tensor d(dst.data(), {1, 6, 6, 1});
+    const logical_tensor ls(0, data_type::f32, s.shape), lw(1, data_type::f32, w.shape);
+    const logical_tensor ld(2, data_type::f32, d.shape);
+
+    const engine::impl &on = default_engine().get();
+    const logical_tensor inputs[] = {ls, lw}, outputs[] = {ld};
+    const conv::problem problem =
+        ops::lower(ops::parse(op_kind::convolution, {}, 4, {}), inputs, outputs);
+    const auto plan = conv::make_plan(problem, on.limits());
+    const scratch workspace(plan->workspace());
+    const conv::buffers buffers{src.data(), weights.data(), dst.data(), nullptr, nullptr};
+    const double kernel =
+        best_of([&] { plan->execute(buffers, workspace.data(), on.threads_up_to(on.threads)); });
+    const double planning = best_of([&] { conv::make_plan(problem, on.limits()); });
+
+    const compiled_partition compiled = compile(op_kind::convolution, {ls, lw}, {ld});
+    const stream stream_on;
+    const std::vector<tensor> ins = {s, w}, outs = {d};
+    const double by_compiled = best_of([&] { compiled.execute(stream_on, ins, outs); });
+    const double eager = best_of([&] { convolution(s, w, {}, d); });
+
+    std::printf("kernel alone          %6.2f us\n", kernel);
+    std::printf("planning              %6.2f us\n", planning);
+    std::printf(
+        "compiled call         %6.2f us, overhead %.2f us\n", by_compiled, by_compiled - kernel);
+    std::printf("eager call            %6.2f us, overhead %.2f us\n", eager, eager - kernel);
+}

@@ -1,0 +1,18 @@
+// The parts of the extension module.
+#pragma once
+
+#include <nanobind/nanobind.h>
+
+namespace convgrad::python {
+
+namespace nb = nanobind;
+
+void bind_errors(nb::module_ &m);
+void bind_arrays(nb::module_ &m);
+void bind_engine(nb::module_ &m);
+void bind_functions(nb::module_ &m);
+void bind_graph(nb::module_ &m);
+void bind_compile(nb::module_ &m);
+void bind_explain(nb::module_ &m);
+
+}  // namespace convgrad::python

@@ -1,0 +1,34 @@
+#!/bin/sh
+# Installs the package into a Python environment, which is set up on first use and kept, and runs its
+# tests. Usage: run.sh VENV REQUIREMENTS OBJECT_LIST TESTS...
+# OBJECT_LIST names a file with the library's object files, so that they are not compiled again; an
+# empty word: `pip install .` as users do it.
+set -eu
+venv=$1
+requirements=$2
+objects=$3
+shift 3
+root=$(cd "$(dirname "$0")/../.." && pwd)
+
+mkdir -p "$(dirname "$venv")"
+exec 9>"$venv.lock"
+flock 9
+if ! cmp -s "$requirements" "$venv/installed.txt"; then
+    echo "setting up $venv"
+    python3 -m venv --clear "$venv" || {
+        echo "python3 -m venv failed; install python3-venv" >&2
+        exit 1
+    }
+    "$venv/bin/python" -m pip install --quiet --disable-pip-version-check \
+        --requirement "$requirements" || {
+        echo "cannot install $requirements; is the package index reachable?" >&2
+        exit 1
+    }
+    cp "$requirements" "$venv/installed.txt"
+fi
+
+cd "$root"
+"$venv/bin/python" -m pip install --quiet --disable-pip-version-check --no-build-isolation --no-deps \
+    --force-reinstall --config-settings=build-dir="$venv/build" \
+    --config-settings=cmake.define.CONVGRAD_OBJECT_LIST="$objects" .
+"$venv/bin/python" -m pytest "$@"
