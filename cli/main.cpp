@@ -123,13 +123,6 @@ int run(int argc, char **argv) {
     explain_app->footer(explain_examples);
     explain_app->callback([&] { status = run_explain(explain); });
 
-    train_options train;
-    CLI::App *train_app =
-        app.add_subcommand("train", "Train a network on handwritten digits with these ops");
-    add_train_options(*train_app, train);
-    train_app->footer(train_examples);
-    train_app->callback([&] { status = run_train(train); });
-
     std::string op_name;
     CLI::App *ops_app =
         app.add_subcommand("ops", "List the ops, or show one with inputs, outputs and attributes");
@@ -142,6 +135,13 @@ int run(int argc, char **argv) {
         app.add_subcommand("info", "Show version, processor, threads and algorithms");
     info_app->footer(info_examples);
     info_app->callback([&] { status = run_info(); });
+
+    train_options train;
+    CLI::App *train_app =
+        app.add_subcommand("train", "Train a network on handwritten digits with these ops");
+    add_train_options(*train_app, train);
+    train_app->footer(train_examples);
+    train_app->callback([&] { status = run_train(train); });
 
     try {
         check_subcommand(app, argc > 1 ? argv[1] : "");

@@ -120,6 +120,8 @@ private:
 };
 
 void train_to_the_end(train::trainer &trainer, const train_options &options) {
+    // The first state too: whether the file can be written shows before an epoch's work is lost.
+    if (!options.checkpoint.empty()) train::write_checkpoint(options.checkpoint, trainer.save());
     live_line line(trainer.chosen(), options.output.quiet);
     if (!options.output.quiet) fmt::print("{}\n", epoch_title(trainer.chosen()));
     while (!trainer.finished()) {
@@ -202,8 +204,8 @@ int run_train(const train_options &options) {
         options.data.empty() ? train::embedded_digits() : train::read_directory(options.data);
     train::trainer trainer(chosen, data, on);
     if (state) trainer.restore(*state);
-    if (!options.output.quiet) fmt::print("{}\n", introduction(chosen, data, on));
     try {
+        if (!options.output.quiet) fmt::print("{}\n", introduction(chosen, data, on));
         train_to_the_end(trainer, options);
     } catch (const train::diverged &e) {
         fmt::print(stderr, "convgrad: {}\n", e.what());

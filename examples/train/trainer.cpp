@@ -179,6 +179,20 @@ std::vector<sample> trainer::run_samples(std::span<const std::size_t> indices) {
     return samples;
 }
 
+double trainer::mean_image_error() const {
+    const std::size_t area = data_.training.area();
+    std::vector<double> mean(area, 0.0);
+    for (std::size_t i = 0; i < data_.training.pixels.size(); ++i)
+        mean[i % area] += static_cast<double>(data_.training.pixels[i]);
+    for (double &m : mean) m /= static_cast<double>(data_.training.size());
+    double sum = 0;
+    for (std::size_t i = 0; i < data_.test.pixels.size(); ++i) {
+        const double error = static_cast<double>(data_.test.pixels[i]) - mean[i % area];
+        sum += error * error;
+    }
+    return sum / static_cast<double>(data_.test.pixels.size());
+}
+
 std::vector<std::size_t> trainer::mistakes() {
     std::vector<std::size_t> wrong;
     for (std::size_t first = 0; first < data_.test.size(); first += 256) {

@@ -77,6 +77,8 @@ public:
     [[nodiscard]] std::uint64_t weights_fingerprint() const;
     /// Predictions for the test images at `indices`.
     std::vector<sample> run_samples(std::span<const std::size_t> indices);
+    /// The test error of an autoencoder that always answers with the mean training image.
+    [[nodiscard]] double mean_image_error() const;
     /// Test images that the classifier gets wrong.
     std::vector<std::size_t> mistakes();
 
