@@ -1,0 +1,79 @@
+"""Threads, the GIL and fork()."""
+
+import multiprocessing
+import os
+import threading
+import time
+
+import numpy as np
+import pytest
+
+import convgrad
+
+RNG = np.random.default_rng(4)
+SRC = RNG.standard_normal((2, 40, 40, 16)).astype(np.float32)
+WEIGHTS = RNG.standard_normal((3, 3, 16, 32)).astype(np.float32)
+
+
+def test_many_threads_at_once():
+    expected = convgrad.convolution(SRC, WEIGHTS)
+    results = []
+
+    def work():
+        for _ in range(20):
+            results.append(np.array_equal(convgrad.convolution(SRC, WEIGHTS), expected))
+
+    threads = [threading.Thread(target=work) for _ in range(8)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert len(results) == 160 and all(results)
+
+
+def test_other_threads_run_while_one_computes():
+    src = np.ones((8, 100, 100, 64), np.float32)
+    weights = np.ones((5, 5, 64, 64), np.float32)
+    started, done = threading.Event(), threading.Event()
+
+    def work():
+        started.set()
+        convgrad.convolution(src, weights, engine=convgrad.Engine(threads=1))
+        done.set()
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    started.wait()
+    naps = 0
+    while not done.is_set():
+        time.sleep(0.001)
+        naps += 1
+    thread.join()
+    # Were the lock held, this thread would sleep once or twice, until the call is over.
+    assert naps > 3
+
+
+# JAX, which other tests of this process have loaded, warns of every fork; we do not use it here.
+@pytest.mark.filterwarnings("ignore:os.fork")
+@pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
+def test_fork():
+    engine = convgrad.Engine(threads=4)
+    expected = convgrad.convolution(SRC, WEIGHTS, engine=engine)
+    child = os.fork()
+    if child == 0:
+        same = np.array_equal(convgrad.convolution(SRC, WEIGHTS, engine=engine), expected)
+        os._exit(0 if same else 1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert np.array_equal(convgrad.convolution(SRC, WEIGHTS, engine=engine), expected)
+
+
+def _total(seed):
+    src = np.random.default_rng(seed).standard_normal(SRC.shape).astype(np.float32)
+    return float(convgrad.convolution(src, WEIGHTS).sum())
+
+
+@pytest.mark.filterwarnings("ignore:os.fork")
+@pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
+def test_workers_of_a_data_loader():
+    with multiprocessing.get_context("fork").Pool(3) as pool:
+        assert pool.map(_total, range(6)) == [_total(seed) for seed in range(6)]
