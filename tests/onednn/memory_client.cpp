@@ -1,0 +1,222 @@
+// Allocators, tensors, scratchpads, threads and the trace.
+#include <atomic>
+#include <cstdlib>
+#include <stdexcept>
+#include <thread>
+
+#include "client.hpp"
+
+namespace convgrad::test {
+namespace {
+
+/// A client's allocator that counts, and throws when told to.
+struct counted {
+    static inline std::atomic<int> live = 0, calls = 0;
+    static inline std::atomic<std::size_t> largest_alignment = 0;
+    static inline bool refuse = false, have_none = false;
+
+    static void *allocate(std::size_t size, std::size_t alignment) {
+        if (refuse) throw std::runtime_error("the client has no memory for this");
+        if (have_none) return nullptr;
+        ++live;
+        ++calls;
+        largest_alignment = std::max(largest_alignment.load(), alignment);
+        return std::aligned_alloc(64, (size + 127) / 64 * 64);
+    }
+    static void deallocate(void *p) {
+        --live;
+        std::free(p);
+    }
+    static dnnl::engine engine() {
+        refuse = have_none = false;
+        live = calls = 0;
+        // The allocator itself ends here: the engine keeps a copy.
+        const dg::allocator allocator(allocate, deallocate);
+        return dg::make_engine_with_allocator(dnnl::engine::kind::cpu, 0, allocator);
+    }
+};
+
+/// A partition that surely needs scratch memory: the tensor to add is broadcast.
+struct scratch_user {
+    layer l = make_layer(false, 2, "NCX", "OIX", 1, "None");
+    operand src{0, data_type::f32, l.src}, weights{1, data_type::f32, l.weights};
+    operand added{2, data_type::f32, {1, 1, 1, 1}};
+    operand between{3, data_type::f32, l.dst}, out{4, data_type::f32, l.dst};
+    operand expected = out.blank();
+
+    scratch_user() {
+        src.fill(1);
+        weights.fill(2);
+        compute_reference(op_kind::convolution, l.attrs, src, weights, expected);  // adds zero
+    }
+    [[nodiscard]] dg::compiled_partition compile(const dnnl::engine &engine) const {
+        dg::op convolution = make_op(0, op_kind::convolution, l.attrs);
+        convolution.add_inputs({src.described(), weights.described()});
+        convolution.add_output(between.described());
+        dg::op add(1, dg::op::kind::Add, "add");
+        add.add_inputs({between.described(), added.described()});
+        add.add_output(out.described());
+        return partitions_of({convolution, add})[0].compile(
+            {src.described(), weights.described(), added.described()}, {out.described()}, engine);
+    }
+    void execute(const dg::compiled_partition &compiled, const dnnl::engine &engine) {
+        dnnl::stream stream(engine);
+        compiled.execute(
+            stream, {src.on(engine), weights.on(engine), added.on(engine)}, {out.on(engine)});
+        stream.wait();
+    }
+};
+
+TEST(MemoryClient, ExecutionTakesMemoryFromTheClientsAllocator) {
+    const dnnl::engine engine = counted::engine();
+    scratch_user user;
+    user.execute(user.compile(engine), engine);
+    EXPECT_EQ(user.out.bytes, user.expected.bytes);
+    EXPECT_GT(counted::calls, 0);
+    EXPECT_EQ(counted::live, 0);
+    EXPECT_EQ(counted::largest_alignment, 64U);
+}
+
+TEST(MemoryClient, TheAllocatorsExceptionReachesTheClient) {
+    const dnnl::engine engine = counted::engine();
+    scratch_user user;
+    const auto compiled = user.compile(engine);
+    counted::refuse = true;
+    EXPECT_THROW(user.execute(compiled, engine), std::runtime_error);
+    EXPECT_THROW(dg::tensor(user.src.described(), engine), std::runtime_error);
+    counted::refuse = false;
+    user.execute(compiled, engine);
+    EXPECT_EQ(user.out.bytes, user.expected.bytes);
+    EXPECT_EQ(counted::live, 0);
+}
+
+TEST(MemoryClient, AnAllocatorWithoutMemory) {
+    const dnnl::engine engine = counted::engine();
+    scratch_user user;
+    const auto compiled = user.compile(engine);
+    counted::have_none = true;
+    EXPECT_EQ(status_of([&] { user.execute(compiled, engine); }), dnnl_out_of_memory);
+    EXPECT_EQ(status_of([&] { dg::tensor(user.src.described(), engine); }), dnnl_out_of_memory);
+}
+
+TEST(MemoryClient, TensorsOwnWhatTheyAskFor) {
+    const dnnl::engine engine = counted::engine();
+    const operand o(0, data_type::f32, {3, 5});
+    {
+        const dg::tensor owner(o.described(), engine);
+        ASSERT_NE(owner.get_data_handle(), nullptr);
+        std::memset(owner.get_data_handle(), 0, o.bytes.size());
+        EXPECT_EQ(counted::live, 1);
+        EXPECT_EQ(owner.get_engine().get(), engine.get());
+        EXPECT_TRUE(owner.get_logical_tensor().is_equal(o.described()));
+    }
+    EXPECT_EQ(counted::live, 0);
+    dg::tensor swapped(o.described(), engine);
+    float here = 0;
+    swapped.set_data_handle(&here);
+    EXPECT_EQ(swapped.get_data_handle(), &here);
+    EXPECT_EQ(counted::live, 0);
+    // Not a size that can be had.
+    const dg::logical_tensor open(0, lt_type::f32, lt_layout::any);
+    EXPECT_EQ(status_of([&] { dg::tensor(open, engine); }), dnnl_invalid_arguments);
+}
+
+TEST(MemoryClient, HostScalars) {
+    using property = dg::logical_tensor::property_type;
+    const dg::logical_tensor lt(0, lt_type::s32, 0, lt_layout::strided, property::host_scalar);
+    std::int32_t value = 42;
+    dg::tensor scalar = dg::tensor::make_scalar_tensor(lt, &value);
+    EXPECT_EQ(scalar.get_data_handle(), nullptr);
+    EXPECT_EQ(status_of([&] { scalar.set_data_handle(&value); }), dnnl_invalid_arguments);
+    EXPECT_EQ(status_of([&] { dg::tensor(lt, cpu_engine(), &value); }), dnnl_invalid_arguments);
+    EXPECT_EQ(status_of([&] {
+        const dg::logical_tensor bad(0, lt_type::f16, 0, lt_layout::strided, property::host_scalar);
+    }),
+        dnnl_invalid_arguments);
+}
+
+TEST(MemoryClient, ScratchpadOfTheClient) {
+    const dnnl::engine engine = counted::engine();
+    scratch_user user;
+    const auto compiled = user.compile(engine);
+    const auto needed = compiled.get_scratchpad_logical_tensor();
+    EXPECT_EQ(needed.get_data_type(), lt_type::u8);
+    ASSERT_GE(needed.get_mem_size(), user.out.bytes.size());
+    // At an odd address, with nothing to spare.
+    std::vector<std::byte> memory(needed.get_mem_size() + 1);
+    const dg::tensor scratchpad(needed, engine, memory.data() + 1);
+    dnnl::stream stream(engine);
+    const auto run_with = [&](const dg::tensor &pad) {
+        compiled.execute(stream,
+            {user.src.on(engine), user.weights.on(engine), user.added.on(engine)},
+            {user.out.on(engine)}, pad);
+    };
+    run_with(scratchpad);
+    EXPECT_EQ(user.out.bytes, user.expected.bytes);
+    EXPECT_EQ(counted::calls, 0);
+    const dg::logical_tensor small(9, lt_type::u8, {8}, lt_layout::strided);
+    EXPECT_EQ(status_of([&] { run_with({small, engine, memory.data()}); }), dnnl_invalid_arguments);
+}
+
+TEST(MemoryClient, ManyThreadsExecuteOneCompiledPartition) {
+    const dnnl::engine engine = counted::engine();
+    const scratch_user shared;
+    const auto compiled = shared.compile(engine);
+    std::vector<std::thread> threads;
+    std::atomic<int> right = 0;
+    for (int t = 0; t < 4; ++t)
+        threads.emplace_back([&] {
+            scratch_user mine;
+            for (int i = 0; i < 20; ++i) {
+                mine.out = mine.out.blank();
+                mine.execute(compiled, engine);
+                right += mine.out.bytes == mine.expected.bytes ? 1 : 0;
+            }
+        });
+    for (std::thread &t : threads) t.join();
+    EXPECT_EQ(right, 80);
+    EXPECT_EQ(counted::live, 0);
+}
+
+TEST(MemoryClient, EveryFloatingPointModeComputes) {
+    for (const auto mode : {dnnl::fpmath_mode::strict, dnnl::fpmath_mode::bf16,
+             dnnl::fpmath_mode::f16, dnnl::fpmath_mode::any, dnnl::fpmath_mode::tf32}) {
+        scratch_user user;
+        dg::graph graph(dnnl::engine::kind::cpu, mode);
+        dg::op op = make_op(0, op_kind::convolution, user.l.attrs);
+        op.add_inputs({user.src.described(), user.weights.described()});
+        op.add_output(user.out.described());
+        graph.add_op(op);
+        graph.finalize();
+        run(graph.get_partitions()[0], {&user.src, &user.weights}, {&user.out});
+        EXPECT_EQ(user.out.bytes, user.expected.bytes);
+    }
+}
+
+TEST(MemoryClient, SettingsAreKept) {
+    EXPECT_EQ(dg::get_compiled_partition_cache_capacity(), 1024);
+    dg::set_compiled_partition_cache_capacity(7);
+    EXPECT_EQ(dg::get_compiled_partition_cache_capacity(), 7);
+    EXPECT_EQ(dnnl_graph_set_compiled_partition_cache_capacity(-1), dnnl_invalid_arguments);
+    dg::set_compiled_partition_cache_capacity(1024);
+
+    const auto cpu = dnnl::engine::kind::cpu;
+    EXPECT_EQ(dg::get_constant_tensor_cache_capacity(cpu), 0U);
+    EXPECT_EQ(dg::get_constant_tensor_cache(), 0);
+    dg::set_constant_tensor_cache_capacity(cpu, 16);
+    EXPECT_EQ(dg::get_constant_tensor_cache_capacity(cpu), 16U);
+    EXPECT_EQ(dg::get_constant_tensor_cache(), 1);
+    dg::set_constant_tensor_cache_capacity(cpu, SIZE_MAX);
+    EXPECT_EQ(dg::get_constant_tensor_cache_capacity(cpu), SIZE_MAX >> 20);
+    dg::set_constant_tensor_cache(0);
+    EXPECT_EQ(dg::get_constant_tensor_cache_capacity(cpu), 0U);
+    EXPECT_EQ(dnnl_graph_set_constant_tensor_cache(-1), dnnl_invalid_arguments);
+
+    for (const unsigned mode : {0U, 1U, 2U, 3U})
+        EXPECT_EQ(
+            dnnl_graph_set_dump_mode(static_cast<dnnl_graph_dump_mode_t>(mode)), dnnl_success);
+    EXPECT_EQ(dnnl_graph_set_dump_mode(dnnl_graph_dump_mode_none), dnnl_success);
+}
+
+}  // namespace
+}  // namespace convgrad::test
