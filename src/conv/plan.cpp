@@ -5,6 +5,8 @@
 #include "conv/simplify.hpp"
 #include "cpu/channel_sums.hpp"
 #include "cpu/kernels/kernels.hpp"
+#include "cpu/narrow_data.hpp"
+#include "cpu/narrow_weights.hpp"
 #include "cpu/tiled_data.hpp"
 #include "cpu/tiled_weights.hpp"
 
@@ -14,14 +16,15 @@ namespace {
 using cpu::kernel_set;
 using cpu::operand_format;
 
-/// A dense product with tiles: forward, backward data, backward weights.
+/// A driver behind the interface of a plan, and the bias gradient beside it.
 template <typename Driver>
-class tiled_plan final : public plan {
+class driver_plan final : public plan {
 public:
-    tiled_plan(std::string_view name, const problem &p, const kernel_set &kernels,
-        const kernel_set *exact, const plan_limits &limits)
+    template <typename... Args>
+    driver_plan(std::string_view name, const problem &p, const plan_limits &limits,
+        const kernel_set &kernels, Args... exact)
         : name_(name), set_(kernels.set), bias_(p, limits.workspace),
-          driver_(simplify(p), kernels, exact, limits.threads, limits.workspace) {}
+          driver_(simplify(p), kernels, exact..., limits.threads, limits.workspace) {}
 
     [[nodiscard]] std::string_view algorithm() const override { return name_; }
     [[nodiscard]] isa instruction_set() const override { return set_; }
@@ -49,38 +52,59 @@ const kernel_set *best_fma(isa most) {
     return nullptr;
 }
 
+enum class shape : std::uint8_t { tiled, narrow };
+
 struct algorithm {
     std::string_view name;
+    shape form;
     operand_format format;
     isa set;
 };
 
 /// In order of preference; the first that fits is taken. The last fits every legal problem.
 constexpr algorithm algorithms[] = {
-    {"tiled.amx", operand_format::amx, isa::amx_bf16},
-    {"tiled.dot2", operand_format::dot2, isa::avx512_bf16},
-    {"tiled.fma", operand_format::fma, isa::avx512},
-    {"tiled.fma", operand_format::fma, isa::avx2},
-    {"tiled.fma", operand_format::fma, isa::portable},
+    {"narrow.fma", shape::narrow, operand_format::fma, isa::avx512},
+    {"narrow.fma", shape::narrow, operand_format::fma, isa::avx2},
+    {"narrow.fma", shape::narrow, operand_format::fma, isa::portable},
+    {"tiled.amx", shape::tiled, operand_format::amx, isa::amx_bf16},
+    {"tiled.dot2", shape::tiled, operand_format::dot2, isa::avx512_bf16},
+    {"tiled.fma", shape::tiled, operand_format::fma, isa::avx512},
+    {"tiled.fma", shape::tiled, operand_format::fma, isa::avx2},
+    {"tiled.fma", shape::tiled, operand_format::fma, isa::portable},
 };
+
+/// Channels that would run along a vector of the product form, which wastes the rest of it.
+dim vector_channels(const problem &p) {
+    if (p.what == pass::forward) return p.oc;
+    return p.what == pass::backward_data ? p.ic : std::max(p.ic, p.oc);
+}
 
 /// Why `a` cannot run `p`; empty if it can.
 std::string refuse(const algorithm &a, const problem &p, const plan_limits &limits) {
-    if (!limits.only_algorithm.empty() && limits.only_algorithm != a.name) return "not asked for";
+    const bool asked = !limits.only_algorithm.empty();
+    if (asked && limits.only_algorithm != a.name) return "not asked for";
     if (a.set > limits.max_isa)
         return "needs " + std::string(to_string(a.set)) + ", but at most "
             + std::string(to_string(limits.max_isa)) + " may be used";
-    if (cpu::find_kernels(a.set, a.format, p.type, p.math) == nullptr)
-        return "no kernels for " + std::string(to_string(p.type));
+    const kernel_set *kernels = cpu::find_kernels(a.set, a.format, p.type, p.math);
+    if (kernels == nullptr) return "no kernels for " + std::string(to_string(p.type));
+    if (a.form == shape::narrow && !asked && 2 * vector_channels(p) > kernels->lanes)
+        return std::to_string(vector_channels(p)) + " channels per group fill more than half of the "
+            + std::to_string(kernels->lanes) + " lanes of a vector";
     return {};
 }
 
 std::unique_ptr<const plan> build(const algorithm &a, const problem &p, const plan_limits &limits) {
     const kernel_set &kernels = *cpu::find_kernels(a.set, a.format, p.type, p.math);
     const kernel_set *exact = a.format == operand_format::fma ? nullptr : best_fma(a.set);
-    if (p.what == pass::backward_weights)
-        return std::make_unique<tiled_plan<cpu::tiled_weights>>(a.name, p, kernels, exact, limits);
-    return std::make_unique<tiled_plan<cpu::tiled_data>>(a.name, p, kernels, exact, limits);
+    const bool weights = p.what == pass::backward_weights;
+    if (a.form == shape::narrow && weights)
+        return std::make_unique<driver_plan<cpu::narrow_weights>>(a.name, p, limits, kernels);
+    if (a.form == shape::narrow)
+        return std::make_unique<driver_plan<cpu::narrow_data>>(a.name, p, limits, kernels);
+    if (weights)
+        return std::make_unique<driver_plan<cpu::tiled_weights>>(a.name, p, limits, kernels, exact);
+    return std::make_unique<driver_plan<cpu::tiled_data>>(a.name, p, limits, kernels, exact);
 }
 
 }  // namespace

@@ -81,6 +81,56 @@ float careful_sum(const conv::problem &p, const data_roles &roles, const axis_wa
     return sum;
 }
 
+gradient_taps::gradient_taps(const conv::problem &p, const axis_walk (&walk)[3]) {
+    const auto meets = [&](std::size_t a, dim k) {
+        if (p.mb == 0 || walk[a].phases.empty()) return false;
+        const auto &taps = walk[a].phases[0].taps;
+        return std::any_of(taps.begin(), taps.end(), [&](const axis_tap &t) { return t.k == k; });
+    };
+    for (dim kd = 0; kd < p.x[0].kernel; ++kd)
+        for (dim kh = 0; kh < p.x[1].kernel; ++kh)
+            for (dim kw = 0; kw < p.x[2].kernel; ++kw) {
+                const bool kept_here = meets(0, kd) && meets(1, kh) && meets(2, kw);
+                (kept_here ? kept : empty)
+                    .push_back(kd * p.weights.k[0] + kh * p.weights.k[1] + kw * p.weights.k[2]);
+            }
+}
+
+void gradient_taps::write_zeros(const conv::problem &p, const conv::buffers &data) const {
+    if (p.accumulate) return;
+    for (dim offset : empty)
+        for (dim g = 0; g < p.groups; ++g)
+            for (dim o = 0; o < p.oc; ++o)
+                for (dim i = 0; i < p.ic; ++i)
+                    store_rounded(data.weights, p.out_type,
+                        g * p.weights.g + o * p.weights.o + i * p.weights.i + offset, 0, false);
+}
+
+float careful_sum(const conv::problem &p, const axis_walk (&walk)[3], const axis_tap *const (&taps)[3],
+    const conv::buffers &data, dim n, dim group, dim i, dim o, const dim (&t0)[3],
+    const dim (&length)[3]) {
+    const dim src_base = n * p.src.n + (group * p.ic + i) * p.src.c;
+    const dim dst_base = n * p.dst.n + (group * p.oc + o) * p.dst.c;
+    float sum = 0;
+    dim y[3];
+    for (y[0] = 0; y[0] < length[0]; ++y[0])
+        for (y[1] = 0; y[1] < length[1]; ++y[1])
+            for (y[2] = 0; y[2] < length[2]; ++y[2]) {
+                dim src_at = src_base, dst_at = dst_base;
+                bool inside = true;
+                for (std::size_t a = 0; a < 3; ++a) {
+                    const dim position = t0[a] + y[a];
+                    const dim x = position * walk[a].in_step + taps[a]->off;
+                    inside = inside && x >= 0 && x < walk[a].in_length;
+                    src_at += x * p.src.x[a];
+                    dst_at += position * p.dst.x[a];
+                }
+                if (inside)
+                    sum += load_float(data.src, p.type, src_at) * load_float(data.dst, p.type, dst_at);
+            }
+    return sum;
+}
+
 void fill_unreached(const conv::problem &p, const data_roles &roles, const axis_walk (&walk)[3],
     const kernel_set &kernels, bool nothing_to_sum, const conv::buffers &data,
     const executor &threads) {

@@ -50,6 +50,22 @@ struct data_roles {
 float careful_sum(const conv::problem &p, const data_roles &roles, const axis_walk (&walk)[3],
     const conv_phase &f, const conv::buffers &data, dim n, dim group, dim channel, const dim (&t)[3]);
 
+/// Taps of the weights gradient as offsets in diff_weights (elements): those that meet src somewhere,
+/// in the order of the walks' taps, and those that never do, whose gradient is an empty sum.
+struct gradient_taps {
+    std::vector<dim> kept, empty;
+    gradient_taps() = default;
+    gradient_taps(const conv::problem &p, const axis_walk (&walk)[3]);
+    /// Writes the empty sums.
+    void write_zeros(const conv::problem &p, const conv::buffers &data) const;
+};
+
+/// Part of the weights gradient from one tile, for one pair of channels (within their group) and one
+/// tap: like the other careful_sum, for infinities and NaNs in dst beside padding.
+float careful_sum(const conv::problem &p, const axis_walk (&walk)[3], const axis_tap *const (&taps)[3],
+    const conv::buffers &data, dim n, dim group, dim i, dim o, const dim (&t0)[3],
+    const dim (&length)[3]);
+
 /// Writes the output positions that no tap reaches, or all if `nothing_to_sum`: empty sums, to which
 /// bias, add and old contents still apply.
 struct kernel_set;

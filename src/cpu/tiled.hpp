@@ -17,6 +17,15 @@ inline dim patch_bytes(const kernel_set &kernels, dim units, dim positions) {
         units * kernels.parts * positions * kernels.unit_bytes + patch_slack * kernels.unit_bytes, 64);
 }
 
+/// A tile of about `positions`: whole rows first, then planes; cut evenly.
+inline void choose_tile(const axis_walk (&walk)[3], dim positions, dim (&tile)[3]) {
+    for (int a = 2; a >= 0; --a) {
+        const dim length = walk[a].longest;
+        tile[a] = div_up(length, div_up(length, std::clamp<dim>(positions, 1, length)));
+        positions /= tile[a];
+    }
+}
+
 /// Brackets the products of one thread.
 class kernel_session {
 public:

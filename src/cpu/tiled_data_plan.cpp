@@ -140,15 +140,9 @@ void tiled_data::choose_blocks(int threads) {
     }
 }
 
-/// A tile of about `positions`: whole rows first, then planes; cut evenly.
 void tiled_data::choose_tile(dim positions) {
-    for (int a = 2; a >= 0; --a) {
-        const dim length = walk_[a].longest;
-        tiles_[a] = div_up(length, std::clamp<dim>(positions, 1, length));
-        tile_[a] = div_up(length, tiles_[a]);
-        tiles_[a] = div_up(length, tile_[a]);
-        positions /= tile_[a];
-    }
+    cpu::choose_tile(walk_, positions, tile_);
+    for (int a = 0; a < 3; ++a) tiles_[a] = div_up(walk_[a].longest, tile_[a]);
 }
 
 /// Makes scratch smaller at the cost of speed; false if nothing is left to give.

@@ -12,7 +12,6 @@
 #include <algorithm>
 #include <cstring>
 
-#include "cpu/element.hpp"
 #include "cpu/tasks.hpp"
 #include "cpu/tiled.hpp"
 
@@ -94,7 +93,7 @@ std::size_t tiled_weights::workspace() const {
 
 void tiled_weights::execute(
     const conv::buffers &data, char *workspace, const executor &threads) const {
-    write_zeros(data);
+    taps_.write_zeros(p_, data);
     if (tasks_ == 0) return;
     auto *partials = static_cast<float *>(static_cast<void *>(workspace));
     char *memory = workspace + 4 * parts_ * partial_floats();
@@ -361,37 +360,12 @@ void tiled_weights::multiply_careful(const conv::buffers &data, const task &t, b
                     for (dim j = t.first_column; j < t.first_column + t.columns; ++j) {
                         float *c = c_of(t.partial, t.group, j / panel_width(), static_cast<dim>(tap), i)
                             + j % panel_width();
-                        *c = (first ? 0 : *c) + careful_sum(data, t, taps, i, j);
+                        *c = (first ? 0 : *c)
+                            + careful_sum(p_, walk_, taps, data, t.n, t.group, rows_.is_src ? i : j,
+                                rows_.is_src ? j : i, t.t0, t.length);
                     }
                 ++tap;
             }
-}
-
-float tiled_weights::careful_sum(const conv::buffers &data, const task &t,
-    const axis_tap *const (&taps)[3], dim row, dim column) const {
-    const side &src = rows_.is_src ? rows_ : columns_, &dst = rows_.is_src ? columns_ : rows_;
-    const dim src_base = t.n * src.strides.n
-        + (t.group * src.channels + (rows_.is_src ? row : column)) * src.strides.c;
-    const dim dst_base = t.n * dst.strides.n
-        + (t.group * dst.channels + (rows_.is_src ? column : row)) * dst.strides.c;
-    float sum = 0;
-    dim y[3];
-    for (y[0] = 0; y[0] < t.length[0]; ++y[0])
-        for (y[1] = 0; y[1] < t.length[1]; ++y[1])
-            for (y[2] = 0; y[2] < t.length[2]; ++y[2]) {
-                dim src_at = src_base, dst_at = dst_base;
-                bool inside = true;
-                for (std::size_t a = 0; a < 3; ++a) {
-                    const dim position = t.t0[a] + y[a];
-                    const dim x = position * walk_[a].in_step + taps[a]->off;
-                    inside = inside && x >= 0 && x < walk_[a].in_length;
-                    src_at += x * src.strides.x[a];
-                    dst_at += position * dst.strides.x[a];
-                }
-                if (inside)
-                    sum += load_float(data.src, p_.type, src_at) * load_float(data.dst, p_.type, dst_at);
-            }
-    return sum;
 }
 
 /// Adds the parts in order and writes a slice of rows of one panel.
@@ -415,7 +389,7 @@ void tiled_weights::write_panel(const conv::buffers &data, float *partials, dim 
         args.count = row1 - row0;
         args.out = static_cast<char *>(data.weights)
             + size
-                * (group * p_.weights.g + tap_out_[tap] + row0 * row_stride + column * column_stride);
+                * (group * p_.weights.g + taps_.kept[tap] + row0 * row_stride + column * column_stride);
         args.type = p_.out_type;
         args.cs = column_stride;
         args.xs = row_stride;
@@ -433,24 +407,6 @@ void tiled_weights::write_out(
         const dim panel = index / slices % panels(), group = index / slices / panels();
         write_panel(data, partials, group, panel, row0, std::min(row0 + slice, rows_.channels));
     });
-}
-
-/// Taps that never meet the input, or everything if there is nothing to sum.
-void tiled_weights::write_zeros(const conv::buffers &data) const {
-    if (p_.accumulate) return;
-    const auto zero = [&](dim offset) {
-        for (dim g = 0; g < p_.groups; ++g)
-            for (dim o = 0; o < p_.oc; ++o)
-                for (dim i = 0; i < p_.ic; ++i) {
-                    const dim at
-                        = g * p_.weights.g + o * p_.weights.o + i * p_.weights.i + offset;
-                    if (p_.out_type == data_type::f32)
-                        static_cast<float *>(data.weights)[at] = 0;
-                    else
-                        static_cast<std::uint16_t *>(data.weights)[at] = 0;
-                }
-    };
-    for (dim offset : tap_empty_) zero(offset);
 }
 
 }  // namespace convgrad::cpu

@@ -10,6 +10,7 @@
 #include "cpu/geometry.hpp"
 #include "cpu/kernels/kernels.hpp"
 #include "cpu/parallel.hpp"
+#include "cpu/phases.hpp"
 
 namespace convgrad::cpu {
 
@@ -53,7 +54,6 @@ private:
     void choose_blocks();
     void choose_tile(dim bytes);
     void choose_parts(std::size_t workspace_limit);
-    void settle_taps();
     void settle_tile();
 
     [[nodiscard]] dim panel_width() const { return static_cast<dim>(vectors_) * kernels_.lanes; }
@@ -86,12 +86,9 @@ private:
         dim run0, dim runs, operand &o) const;
     void multiply(const conv::buffers &data, const scratch &s, const task &t, bool first) const;
     void multiply_careful(const conv::buffers &data, const task &t, bool first) const;
-    [[nodiscard]] float careful_sum(const conv::buffers &data, const task &t,
-        const axis_tap *const (&taps)[3], dim row, dim column) const;
     void write_out(const conv::buffers &data, float *partials, const executor &threads) const;
     void write_panel(const conv::buffers &data, float *partials, dim group, dim panel, dim row0,
         dim row1) const;
-    void write_zeros(const conv::buffers &data) const;
 
     conv::problem p_;
     const kernel_set &kernels_;
@@ -102,12 +99,10 @@ private:
     int vectors_ = 1;
     bool by_rows_ = false;  // see order
     dim c_rows_ = 0;        // rows of C per tap
-    /// Kept taps: offset in the patch (positions) and in diff_weights (elements).
-    std::vector<dim> tap_patch_, tap_out_;
+    gradient_taps taps_;
+    std::vector<dim> tap_patch_;  // kept taps: positions from the patch's start
     /// What a tap adds to the address of src, in bytes: in the tensor, packed as rows or as columns.
     std::vector<dim> tap_input_, tap_rows_, tap_columns_;
-    /// Taps that never meet the input: their gradient is an empty sum.
-    std::vector<dim> tap_empty_;
     dim parts_ = 1, tiles_all_ = 0;
     dim tasks_ = 0;
     int workers_ = 1;

@@ -37,8 +37,8 @@ tiled_weights::tiled_weights(const conv::problem &p, const kernel_set &kernels,
     const kernel_set *exact, int threads, std::size_t workspace_limit)
     : p_(p), kernels_(kernels) {
     for (std::size_t a = 0; a < 3; ++a) walk_[a] = walk_forward(p.x[a]);
-    settle_taps();
-    const bool empty = p.mb == 0 || p.groups == 0 || p.ic == 0 || p.oc == 0 || tap_out_.empty();
+    taps_ = gradient_taps(p, walk_);
+    const bool empty = p.mb == 0 || p.groups == 0 || p.ic == 0 || p.oc == 0 || taps_.kept.empty();
     if (empty) return;  // write_zeros does what there is to do
     choose_orientation();
     choose_paths();
@@ -69,7 +69,7 @@ tiled_weights::tiled_weights(const conv::problem &p, const kernel_set &kernels,
 
 tiled_weights::tiled_weights(const tiled_weights &like, const kernel_set &kernels)
     : p_(like.p_), kernels_(kernels), rows_(like.rows_), columns_(like.columns_),
-      c_rows_(like.c_rows_), tap_out_(like.tap_out_) {
+      c_rows_(like.c_rows_), taps_(like.taps_) {
     for (int a = 0; a < 3; ++a) {
         walk_[a] = like.walk_[a];
         tile_[a] = like.tile_[a];
@@ -125,14 +125,8 @@ void tiled_weights::choose_blocks() {
 void tiled_weights::choose_tile(dim bytes) {
     // A pair of positions takes 4 bytes in dot2 and amx, per part.
     const dim each = kernels_.format == operand_format::fma ? 4 : 2 * kernels_.parts;
-    dim positions = std::max<dim>(8, bytes / (each * (rows_.block + columns_.block)));
-    for (int a = 2; a >= 0; --a) {
-        const dim length = walk_[a].longest;
-        tiles_[a] = div_up(length, std::clamp<dim>(positions, 1, length));
-        tile_[a] = div_up(length, tiles_[a]);
-        tiles_[a] = div_up(length, tile_[a]);
-        positions /= tile_[a];
-    }
+    cpu::choose_tile(walk_, std::max<dim>(8, bytes / (each * (rows_.block + columns_.block))), tile_);
+    for (int a = 0; a < 3; ++a) tiles_[a] = div_up(walk_[a].longest, tile_[a]);
     tiles_all_ = p_.mb * tiles_[0] * tiles_[1] * tiles_[2];
     settle_tile();
 }
@@ -161,21 +155,6 @@ void tiled_weights::choose_parts(std::size_t workspace_limit) {
         columns_.blocks = div_up(columns_.channels, columns_.block);
     }
     settle_tile();
-}
-
-void tiled_weights::settle_taps() {
-    const auto &w = p_.weights.k;
-    for (dim kd = 0; kd < p_.x[0].kernel; ++kd)
-        for (dim kh = 0; kh < p_.x[1].kernel; ++kh)
-            for (dim kw = 0; kw < p_.x[2].kernel; ++kw) {
-                const dim k[3] = {kd, kh, kw};
-                bool kept = p_.mb > 0;
-                for (int a = 0; a < 3; ++a)
-                    kept = kept && !walk_[a].phases.empty()
-                        && std::any_of(walk_[a].phases[0].taps.begin(), walk_[a].phases[0].taps.end(),
-                            [&](const axis_tap &t) { return t.k == k[a]; });
-                (kept ? tap_out_ : tap_empty_).push_back(kd * w[0] + kh * w[1] + kw * w[2]);
-            }
 }
 
 void tiled_weights::settle_tile() {

@@ -68,6 +68,18 @@ struct product_args {
     dim a_part = 0, b_part = 0;
 };
 
+/// C[m][n] (+)= Σ_runs Σ_x a[m][run + x] · b[n][run + x]: rows and columns that both lie along x.
+struct dot_args {
+    const float *const *a;
+    const float *const *b;
+    const dim *a_run, *b_run;  // in floats
+    dim runs;
+    dim count;  // per run, a multiple of `lanes`
+    float *c;
+    dim ldc;
+    bool accumulate;
+};
+
 /// Copies `count` positions of `channels` channels. Element (c, x) is at in[c·cs + x·xs]; only
 /// positions [lo, hi) exist, the others (padding) become zeros and are never read.
 struct pack_args {
@@ -139,6 +151,9 @@ struct kernel_set {
     value_range (*pack_rows)(const pack_args &args, const pair_row &pair, dim row_pitch,
         dim part_pitch);
     void (*store)(const store_args &args);
+    /// fma only; blocks of at most max_dot[n] rows and n ≤ 4 columns.
+    void (*dot)(const dot_args &args, int m, int n);
+    int max_dot[5];
 };
 
 /// The kernels of one instruction set for one element type, best format first; null if this build or

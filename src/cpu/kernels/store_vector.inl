@@ -88,6 +88,35 @@ void store_positions(const store_args &p) {
     store_scalar<E>(p, 0, p.channels, whole, p.count);
 }
 
+/// Positions side by side in C, channels in out (NXC): transpose in registers.
+template <typename E>
+void store_back(const store_args &p) {
+    using T = typename E::type;
+    const dim whole = p.channels / V::lanes * V::lanes;
+    for (dim x = 0; x < p.count; x += V::lanes) {
+        const dim w = smaller(V::lanes, p.count - x);
+        for (dim c = 0; c < whole; c += V::lanes) {
+            typename V::vec rows[V::lanes];
+#pragma GCC unroll 16
+            for (int i = 0; i < V::lanes; ++i)
+                rows[i] = V::load(reinterpret_cast<const char *>(p.c + (c + i) * p.c_cs + x));
+            V::transpose(rows);
+            for (dim i = 0; i < w; ++i) {
+                typename V::vec v = rows[i];
+                T *out = static_cast<T *>(p.out) + c + (x + i) * p.xs;
+                if (p.bias != nullptr) v = V::add(v, V::load(reinterpret_cast<const char *>(p.bias + c)));
+                if (p.add != nullptr)
+                    v = V::add(v,
+                        V::template load_as<E>(static_cast<const T *>(p.add) + c + (x + i) * p.add_xs));
+                if (p.accumulate) v = V::add(v, V::template load_as<E>(out));
+                if (p.relu) v = V::relu(v);
+                V::template store_as<E>(out, v);
+            }
+        }
+    }
+    store_scalar<E>(p, whole, p.channels, 0, p.count);
+}
+
 template <typename E>
 void store_element(const store_args &p) {
     const bool same_c = p.add == nullptr || p.add_cs == 1, same_x = p.add == nullptr || p.add_xs == 1;
@@ -97,6 +126,8 @@ void store_element(const store_args &p) {
         store_transposed<E>(p);
     else if (p.c_xs == 1 && p.xs == 1 && same_x)
         store_positions<E>(p);
+    else if (p.c_xs == 1 && p.cs == 1 && same_c)
+        store_back<E>(p);
     else
         store_scalar<E>(p, 0, p.channels, 0, p.count);
 }

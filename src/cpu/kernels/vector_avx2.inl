@@ -4,6 +4,7 @@ struct V {
     static constexpr int lanes = 8;
     // 16 registers: M·N accumulators + N of B + one broadcast.
     static constexpr int max_m[5] = {0, 12, 6, 4, 2};
+    static constexpr int max_dot[5] = {0, 9, 6, 4, 2};
     using vec = __m256;
 
     static vec zero() { return _mm256_setzero_ps(); }
@@ -87,6 +88,12 @@ struct V {
         }
 #pragma GCC unroll 8
         for (int i = 0; i < 8; ++i) r[i] = t[i];
+    }
+
+    static float sum(vec v) {
+        const __m128 half = _mm_add_ps(_mm256_castps256_ps128(v), _mm256_extractf128_ps(v, 1));
+        const __m128 two = _mm_add_ps(half, _mm_movehl_ps(half, half));
+        return _mm_cvtss_f32(_mm_add_ss(two, _mm_movehdup_ps(two)));
     }
 
     // The product's side (product_vector.inl).

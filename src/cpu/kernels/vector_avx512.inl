@@ -19,6 +19,7 @@ struct V {
     static constexpr int lanes = 16;
     // 32 registers: M·N accumulators + N of B + a broadcast that usually folds into the FMA.
     static constexpr int max_m[5] = {0, 28, 14, 9, 7};
+    static constexpr int max_dot[5] = {0, 9, 9, 8, 6};
     using vec = __m512;
 
     static __mmask16 first(dim n) {
@@ -114,6 +115,8 @@ struct V {
     static vec pairs_high(vec a, vec b) {
         return _mm512_castpd_ps(_mm512_unpackhi_pd(_mm512_castps_pd(a), _mm512_castps_pd(b)));
     }
+
+    static float sum(vec v) { return _mm512_reduce_add_ps(v); }
 
     // The product's side (product_vector.inl).
     using acc = vec;

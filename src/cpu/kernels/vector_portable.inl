@@ -5,6 +5,7 @@ struct V {
     static constexpr int lanes = 4;
     // 16 registers, as with AVX2; products are rounded before they are added (no FMA).
     static constexpr int max_m[5] = {0, 12, 6, 4, 2};
+    static constexpr int max_dot[5] = {0, 9, 6, 4, 2};
     using vec = float __attribute__((vector_size(16)));
 
     static vec zero() { return vec {}; }
@@ -55,6 +56,8 @@ struct V {
         for (int i = 0; i < 4; ++i) t[i] = vec {r[0][i], r[1][i], r[2][i], r[3][i]};
         for (int i = 0; i < 4; ++i) r[i] = t[i];
     }
+
+    static float sum(vec v) { return (v[0] + v[2]) + (v[1] + v[3]); }
 
     // The product's side (product_vector.inl).
     using acc = vec;

@@ -1,0 +1,326 @@
+// For each task (a block of groups × a tile of positions of one image):
+//   for each chunk of reduced channels:
+//     the patch is packed with positions side by side, padding as zeros            pack_patch
+//     C[channel][position] += Σ_taps weights(tap) · patch(tap)                     multiply
+//   C leaves with bias, add, ReLU and one rounding                                 store_tile
+//
+// All rows of a tile are one run of positions: what lies between two rows of the output (the halo of
+// the patch) is computed and dropped, so that even rows of 7 fill whole vectors.
+#include "cpu/narrow_data.hpp"
+
+#include <algorithm>
+
+#include <convgrad/error.hpp>
+
+#include "cpu/element.hpp"
+#include "cpu/tasks.hpp"
+#include "cpu/tiled.hpp"
+
+namespace convgrad::cpu {
+namespace {
+
+constexpr dim tile_bytes = 256 << 10;     // patch and C of a task
+constexpr dim channels_wanted = 64;       // so that NXC data is read in whole cache lines
+constexpr dim most_tasks = dim {1} << 30;
+constexpr dim most_vectors = 4;
+
+}  // namespace
+
+struct narrow_data::task {
+    const conv::buffers *data;
+    dim n, first_group, groups;
+    dim t0[3], length[3];
+    bool padded;
+};
+
+struct narrow_data::scratch {
+    float *weights;
+    float *patch;
+    float *c;
+    float *bias;
+    dim held = -1;  // first group whose weights and bias are here
+    bool nonfinite = false;
+};
+
+narrow_data::narrow_data(
+    const conv::problem &p, const kernel_set &kernels, int threads, std::size_t workspace_limit)
+    : p_(p), kernels_(kernels), roles_(p) {
+    for (std::size_t a = 0; a < 3; ++a)
+        walk_[a] = roles_.forward ? walk_forward(p.x[a]) : walk_backward(p.x[a]);
+    taps_ = count_taps(walk_);
+    if (p.mb == 0 || p.groups == 0 || roles_.in_c == 0 || roles_.out_c == 0 || taps_ == 0
+        || count_positions(walk_) == 0)
+        return;  // fill_unreached does what there is to do
+    choose(threads);
+    settle();
+    while (scratch_bytes() > workspace_limit && shrink()) settle();
+    if (scratch_bytes() > workspace_limit)
+        throw error(error_code::out_of_memory,
+            "convolution: the workspace limit is " + std::to_string(workspace_limit)
+                + " bytes, but the leanest plan needs " + std::to_string(scratch_bytes()));
+    workers_ = static_cast<int>(std::min<dim>(
+        {std::max(threads, 1), tasks_, static_cast<dim>(workspace_limit / scratch_bytes())}));
+}
+
+dim narrow_data::chunk_channels(dim chunk) const {
+    return std::min(k_chunk_, roles_.in_c - chunk * k_chunk_);
+}
+
+void narrow_data::choose(int threads) {
+    chunks_ = div_up(roles_.in_c, channels_wanted);
+    k_chunk_ = div_up(roles_.in_c, chunks_);
+    chunks_ = div_up(roles_.in_c, k_chunk_);
+    const dim widest = std::max(roles_.in_c, roles_.out_c);
+    groups_ = chunks_ > 1 ? 1 : std::clamp<dim>(channels_wanted / widest, 1, p_.groups);
+    const dim each = 4 * groups_
+        * (k_chunk_ + roles_.out_c * static_cast<dim>(
+               walk_[0].phases.size() * walk_[1].phases.size() * walk_[2].phases.size()));
+    dim positions = std::max<dim>(64, tile_bytes / each);
+    const dim tasks_per_tile = div_up(p_.groups, groups_) * p_.mb;
+    if (threads > 1)
+        positions = std::max<dim>(
+            64, std::min(positions, div_up(count_positions(walk_) * tasks_per_tile, 4 * dim {threads})));
+    choose_tile(walk_, positions, tile_);
+}
+
+void narrow_data::settle() {
+    dim patch_positions = 1;
+    for (int a = 0; a < 3; ++a) {
+        patch_[a] = make_patch(walk_[a], tile_[a]);
+        patch_positions *= patch_[a].length;
+        tiles_[a] = div_up(walk_[a].longest, tile_[a]);
+    }
+    const dim slack = most_vectors * kernels_.lanes;
+    patch_pitch_ = round_up_to(patch_positions, 16);
+    plane_pitch_ = round_up_to((tile_[1] - 1) * patch_[2].length + tile_[2], kernels_.lanes);
+    c_pitch_ = round_up_to(tile_[0] * plane_pitch_ + slack, 16);
+    taps_of_ = list_phases(walk_, patch_, p_.weights, roles_.in);
+    tap_patch_.clear();
+    tap_packed_.clear();
+    for (std::size_t tap = 0; tap < taps_of_.patch.size(); ++tap) {
+        tap_patch_.push_back(4 * taps_of_.patch[tap]);
+        tap_packed_.push_back(4 * static_cast<dim>(tap) * k_chunk_ * roles_.out_c);
+    }
+    group_blocks_ = div_up(p_.groups, groups_);
+    const dim per_image = group_blocks_ * tiles_[0] * tiles_[1] * tiles_[2];
+    images_per_task_ = std::max<dim>(1, div_up(per_image * p_.mb, most_tasks));
+    tasks_ = per_image * div_up(p_.mb, images_per_task_);
+}
+
+bool narrow_data::shrink() {
+    if (groups_ > 1) {
+        groups_ = div_up(groups_, 2);
+        return true;
+    }
+    if (const dim positions = tile_[0] * tile_[1] * tile_[2]; positions > 1) {
+        choose_tile(walk_, positions / 2, tile_);
+        return true;
+    }
+    if (k_chunk_ > 1) {
+        k_chunk_ = div_up(k_chunk_, 2);
+        chunks_ = div_up(roles_.in_c, k_chunk_);
+        return true;
+    }
+    return false;
+}
+
+std::size_t narrow_data::scratch_bytes() const {
+    const dim slack = most_vectors * kernels_.lanes;
+    const dim floats = round_up_to(weights_floats(), 16)
+        + round_up_to(groups_ * k_chunk_ * patch_pitch_ + slack, 16)
+        + groups_ * roles_.out_c * c_pitch_ * static_cast<dim>(taps_of_.phases.size())
+        + round_up_to(groups_ * roles_.out_c, 16);
+    return static_cast<std::size_t>(4 * floats);
+}
+
+std::size_t narrow_data::workspace() const {
+    return tasks_ == 0 ? 0 : scratch_bytes() * static_cast<std::size_t>(workers_);
+}
+
+void narrow_data::execute(const conv::buffers &data, char *workspace, const executor &threads) const {
+    fill_unreached(p_, roles_, walk_, kernels_, tasks_ == 0, data, threads);
+    if (tasks_ == 0) return;
+    std::vector<scratch> workers(static_cast<std::size_t>(workers_));
+    for (std::size_t w = 0; w < workers.size(); ++w) {
+        scratch &s = workers[w];
+        s.weights = static_cast<float *>(static_cast<void *>(workspace + w * scratch_bytes()));
+        s.patch = s.weights + round_up_to(weights_floats(), 16);
+        s.c = s.patch
+            + round_up_to(groups_ * k_chunk_ * patch_pitch_ + most_vectors * kernels_.lanes, 16);
+        s.bias = s.c
+            + groups_ * roles_.out_c * c_pitch_ * static_cast<dim>(taps_of_.phases.size());
+    }
+    for_each_task(threads.limited(workers_), tasks_, [&](int worker, dim index) {
+        task t {};
+        t.data = &data;
+        for (int a = 2; a >= 0; --a) {
+            t.t0[a] = index % tiles_[a] * tile_[a];
+            index /= tiles_[a];
+            t.length[a] = std::min(tile_[a], walk_[a].longest - t.t0[a]);
+            t.padded = t.padded || touches_padding(walk_[a], t.t0[a], t.length[a]);
+        }
+        const dim image_groups = div_up(p_.mb, images_per_task_);
+        t.first_group = index / image_groups * groups_;
+        t.groups = std::min(groups_, p_.groups - t.first_group);
+        t.n = index % image_groups * images_per_task_;
+        const dim last = std::min(t.n + images_per_task_, p_.mb);
+        for (; t.n < last; ++t.n) run_task(workers[static_cast<std::size_t>(worker)], t);
+    });
+}
+
+void narrow_data::run_task(scratch &s, const task &t) const {
+    if (s.held != t.first_group) {
+        s.held = t.first_group;
+        s.nonfinite = false;
+        for (dim c = 0; p_.bias && c < t.groups * roles_.out_c; ++c)
+            s.bias[c] = load_float(
+                t.data->bias, p_.type, (t.first_group * roles_.out_c + c) * p_.bias_stride);
+        for (dim chunk = chunks_ - 1; chunk >= 0; --chunk) pack_weights(s, t, chunk);
+    }
+    // A padded tap must contribute nothing, but 0 · ∞ is NaN.
+    if (s.nonfinite && t.padded) {
+        multiply_careful(s, t);
+    } else {
+        for (dim chunk = 0; chunk < chunks_; ++chunk) {
+            if (chunks_ > 1) pack_weights(s, t, chunk);
+            pack_patch(s, t, chunk);
+            multiply(s, t, chunk);
+        }
+        if (chunks_ > 1) s.held = -1;
+    }
+    store_tile(s, t);
+}
+
+/// [group][tap][reduced channel][output channel]
+void narrow_data::pack_weights(scratch &s, const task &t, dim chunk) const {
+    const dim channels = chunk_channels(chunk);
+    float watch = 0;
+    for (dim g = 0; g < t.groups; ++g)
+        for (dim tap = 0; tap < taps_; ++tap)
+            for (dim i = 0; i < channels; ++i)
+                for (dim o = 0; o < roles_.out_c; ++o) {
+                    const dim at = (t.first_group + g) * p_.weights.g
+                        + taps_of_.weights[static_cast<std::size_t>(tap)]
+                        + (chunk * k_chunk_ + i) * roles_.weights_in + o * roles_.weights_out;
+                    const float w = load_float(t.data->weights, p_.type, at);
+                    s.weights[((g * taps_ + tap) * k_chunk_ + i) * roles_.out_c + o] = w;
+                    watch += w * 0;
+                }
+    s.nonfinite = s.nonfinite || watch != watch;
+}
+
+void narrow_data::pack_patch(const scratch &s, const task &t, dim chunk) const {
+    const dim size = static_cast<dim>(size_of(p_.type));
+    const dim channel = t.first_group * roles_.in_c + chunk * k_chunk_;
+    const char *in = static_cast<const char *>(roles_.input(*t.data))
+        + size * (t.n * roles_.in.n + channel * roles_.in.c);
+    for_each_patch_row(walk_, patch_, tile_, t.t0, t.length, [&](const patch_row &row) {
+        const pack_args args {in + size * row.offset(roles_.in), p_.type, roles_.in.c,
+            roles_.in.x[2] * walk_[2].in_step, t.groups * chunk_channels(chunk), row.count, row.lo,
+            row.hi, static_cast<char *>(static_cast<void *>(s.patch + row.at))};
+        static_cast<void>(kernels_.pack_channels(args, 4 * patch_pitch_, 0));
+    });
+}
+
+bool narrow_data::phase_length(const conv_phase &f, const task &t, dim (&length)[3]) {
+    for (int a = 0; a < 3; ++a) length[a] = std::min(t.length[a], f.axis[a]->count - t.t0[a]);
+    return length[0] > 0 && length[1] > 0 && length[2] > 0;
+}
+
+void narrow_data::multiply(const scratch &s, const task &t, dim chunk) const {
+    const auto bytes = [](float *p) { return static_cast<char *>(static_cast<void *>(p)); };
+    product_args args {};
+    args.k = chunk_channels(chunk);
+    args.ldc = c_pitch_;
+    args.a_m = 4;
+    args.a_step = 4 * roles_.out_c;
+    args.b_step = 4 * patch_pitch_;
+    args.accumulate = chunk > 0;
+    for (std::size_t ph = 0; ph < taps_of_.phases.size(); ++ph) {
+        const conv_phase &f = taps_of_.phases[ph];
+        dim length[3];
+        if (!phase_length(f, t, length)) continue;
+        args.a_run = tap_packed_.data() + f.first_tap;
+        args.b_run = tap_patch_.data() + f.first_tap;
+        args.runs = f.taps;
+        const dim count = (length[1] - 1) * patch_[2].length + length[2];
+        for (dim g = 0; g < t.groups; ++g)
+            for (dim d = 0; d < length[0]; ++d)
+                for (dim x = 0; x < count; x += most_vectors * kernels_.lanes) {
+                    const auto vectors = static_cast<int>(
+                        std::min(most_vectors, div_up(count - x, kernels_.lanes)));
+                    args.a = bytes(s.weights + g * taps_ * k_chunk_ * roles_.out_c);
+                    args.b = bytes(s.patch + g * k_chunk_ * patch_pitch_
+                        + d * patch_[1].length * patch_[2].length + x);
+                    args.c = s.c + (static_cast<dim>(ph) * groups_ + g) * roles_.out_c * c_pitch_
+                        + d * plane_pitch_ + x;
+                    multiply_run(kernels_, args, roles_.out_c, vectors);
+                }
+    }
+}
+
+void narrow_data::multiply_careful(const scratch &s, const task &t) const {
+    for (std::size_t ph = 0; ph < taps_of_.phases.size(); ++ph) {
+        const conv_phase &f = taps_of_.phases[ph];
+        dim length[3], y[3];
+        if (!phase_length(f, t, length)) continue;
+        for (dim c = 0; c < t.groups * roles_.out_c; ++c)
+            for (y[0] = 0; y[0] < length[0]; ++y[0])
+                for (y[1] = 0; y[1] < length[1]; ++y[1])
+                    for (y[2] = 0; y[2] < length[2]; ++y[2]) {
+                        const dim at[3] = {t.t0[0] + y[0], t.t0[1] + y[1], t.t0[2] + y[2]};
+                        s.c[(static_cast<dim>(ph) * groups_ * roles_.out_c + c) * c_pitch_
+                            + y[0] * plane_pitch_ + y[1] * patch_[2].length + y[2]]
+                            = careful_sum(p_, roles_, walk_, f, *t.data, t.n,
+                                t.first_group + c / roles_.out_c, c % roles_.out_c, at);
+                    }
+    }
+}
+
+void narrow_data::store_tile(const scratch &s, const task &t) const {
+    const dim size = static_cast<dim>(size_of(p_.type));
+    store_args args {};
+    args.type = p_.type;
+    args.c_cs = c_pitch_;
+    args.c_xs = 1;
+    args.cs = roles_.out.c;
+    args.xs = roles_.out.x[2] * walk_[2].out_step;
+    args.channels = t.groups * roles_.out_c;
+    args.bias = p_.bias ? s.bias : nullptr;
+    args.add_cs = p_.add_strides.c;
+    args.add_xs = p_.add_strides.x[2] * walk_[2].out_step;
+    args.accumulate = p_.accumulate;
+    args.relu = p_.relu;
+    for (std::size_t ph = 0; ph < taps_of_.phases.size(); ++ph) {
+        const conv_phase &f = taps_of_.phases[ph];
+        dim length[3];
+        if (!phase_length(f, t, length)) continue;
+        for (dim d = 0; d < length[0]; ++d)
+            for (dim h = 0; h < length[1]; ++h) {
+                const dim x[3] = {f.axis[0]->first + (t.t0[0] + d) * walk_[0].out_step,
+                    f.axis[1]->first + (t.t0[1] + h) * walk_[1].out_step,
+                    f.axis[2]->first + t.t0[2] * walk_[2].out_step};
+                const auto at = [&](const conv::data_strides &st) {
+                    return size
+                        * (t.n * st.n + t.first_group * roles_.out_c * st.c + x[0] * st.x[0]
+                            + x[1] * st.x[1] + x[2] * st.x[2]);
+                };
+                args.c = s.c + static_cast<dim>(ph) * groups_ * roles_.out_c * c_pitch_
+                    + d * plane_pitch_ + h * patch_[2].length;
+                args.count = length[2];
+                args.out = static_cast<char *>(roles_.output(*t.data)) + at(roles_.out);
+                if (p_.add) args.add = static_cast<const char *>(t.data->add) + at(p_.add_strides);
+                kernels_.store(args);
+            }
+    }
+}
+
+std::string narrow_data::describe() const {
+    if (tasks_ == 0) return "nothing to sum";
+    const auto n = [](dim v) { return std::to_string(v); };
+    return "tile " + n(tile_[0]) + "x" + n(tile_[1]) + "x" + n(tile_[2]) + ", vectors along positions, "
+        + n(groups_) + " groups a task, chunk " + n(k_chunk_) + " of " + n(roles_.in_c) + ", tasks "
+        + n(tasks_);
+}
+
+}  // namespace convgrad::cpu

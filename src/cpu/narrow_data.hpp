@@ -1,0 +1,63 @@
+// Forward and backward data with few output channels per group: depthwise, small groups, and the
+// mirror image of a stem. Vectors run along positions, and a task takes many groups at once.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "conv/problem.hpp"
+#include "cpu/geometry.hpp"
+#include "cpu/kernels/kernels.hpp"
+#include "cpu/parallel.hpp"
+#include "cpu/phases.hpp"
+
+namespace convgrad::cpu {
+
+class narrow_data {
+public:
+    /// `kernels` of format fma.
+    narrow_data(const conv::problem &p, const kernel_set &kernels, int threads,
+        std::size_t workspace_limit);
+
+    [[nodiscard]] std::size_t workspace() const;
+    [[nodiscard]] std::string describe() const;
+    void execute(const conv::buffers &data, char *workspace, const executor &threads) const;
+
+private:
+    struct scratch;
+    struct task;
+
+    void choose(int threads);
+    void settle();
+    bool shrink();
+    [[nodiscard]] std::size_t scratch_bytes() const;
+    [[nodiscard]] dim weights_floats() const { return groups_ * taps_ * k_chunk_ * roles_.out_c; }
+    [[nodiscard]] dim chunk_channels(dim chunk) const;
+
+    void run_task(scratch &s, const task &t) const;
+    void pack_weights(scratch &s, const task &t, dim chunk) const;
+    void pack_patch(const scratch &s, const task &t, dim chunk) const;
+    void multiply(const scratch &s, const task &t, dim chunk) const;
+    void multiply_careful(const scratch &s, const task &t) const;
+    void store_tile(const scratch &s, const task &t) const;
+    static bool phase_length(const conv_phase &f, const task &t, dim (&length)[3]);
+
+    conv::problem p_;
+    const kernel_set &kernels_;
+    data_roles roles_;
+    axis_walk walk_[3];
+    axis_patch patch_[3];
+    phase_list taps_of_;
+    std::vector<dim> tap_patch_, tap_packed_;  // bytes, per tap: in the patch, in packed weights
+    dim taps_ = 0;
+    dim tile_[3] = {1, 1, 1}, tiles_[3] = {1, 1, 1};
+    dim patch_pitch_ = 0;  // floats from channel to channel of the patch
+    dim c_pitch_ = 0;      // and of C; rows of a tile keep the pitch of the patch
+    dim plane_pitch_ = 0;
+    dim groups_ = 1, group_blocks_ = 1;  // groups of one task
+    dim k_chunk_ = 1, chunks_ = 1;
+    dim images_per_task_ = 1, tasks_ = 0;
+    int workers_ = 1;
+};
+
+}  // namespace convgrad::cpu

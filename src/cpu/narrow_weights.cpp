@@ -1,0 +1,266 @@
+// The batch and the output positions are cut into tiles, and the tiles into parts_ runs, by the problem
+// alone. For each task (a part × a block of groups), for each of its tiles: both operands are packed
+// with positions side by side and rows at the same pitch, dst with zeros in the gaps, so that a tile is
+// one long dot product per weight. Then the parts are added in order and leave with one rounding.
+#include "cpu/narrow_weights.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+#include <convgrad/error.hpp>
+
+#include "cpu/element.hpp"
+#include "cpu/tasks.hpp"
+#include "cpu/tiled.hpp"
+
+namespace convgrad::cpu {
+namespace {
+
+constexpr dim tile_bytes = 256 << 10;   // both operands of a task
+constexpr dim channels_wanted = 64;     // so that NXC data is read in whole cache lines
+constexpr dim partials_most = 8 << 20;
+constexpr dim tasks_wanted = 32;
+constexpr dim part_macs_least = 1 << 18;
+constexpr dim most_planes = 64;
+
+}  // namespace
+
+struct narrow_weights::task {
+    const conv::buffers *data;
+    float *partial;
+    dim n, first_group, groups;
+    dim t0[3], length[3];
+    bool padded, first;
+};
+
+struct narrow_weights::scratch {
+    float *src;
+    float *dst;
+};
+
+narrow_weights::narrow_weights(
+    const conv::problem &p, const kernel_set &kernels, int threads, std::size_t workspace_limit)
+    : p_(p), kernels_(kernels) {
+    for (std::size_t a = 0; a < 3; ++a) walk_[a] = walk_forward(p.x[a]);
+    taps_ = gradient_taps(p, walk_);
+    if (p.mb == 0 || p.groups == 0 || p.ic == 0 || p.oc == 0 || taps_.kept.empty()) return;
+    groups_ = std::clamp<dim>(channels_wanted / std::max(p.ic, p.oc), 1, p.groups);
+    dim target = tile_bytes;
+    const auto choose = [&] {
+        choose_tile(walk_, std::max<dim>(1, target / (4 * groups_ * (p.ic + p.oc))), tile_);
+        tile_[0] = std::min(tile_[0], most_planes);
+        settle();
+    };
+    choose();
+    choose_parts(workspace_limit);
+    while (static_cast<std::size_t>(4 * parts_ * partial_floats()) + scratch_bytes() > workspace_limit
+        && (groups_ > 1 || tile_[0] * tile_[1] * tile_[2] > 1)) {
+        groups_ = div_up(groups_, 2);
+        target /= 2;
+        choose();
+    }
+    parts_ = std::min(parts_, tiles_all_);
+    const std::size_t fixed = static_cast<std::size_t>(4 * parts_ * partial_floats());
+    if (fixed + scratch_bytes() > workspace_limit)
+        throw error(error_code::out_of_memory,
+            "weights gradient: the workspace limit is " + std::to_string(workspace_limit)
+                + " bytes, but the leanest plan needs " + std::to_string(fixed + scratch_bytes()));
+    tasks_ = parts_ * group_blocks_;
+    workers_ = static_cast<int>(std::min<dim>({std::max(threads, 1), tasks_,
+        static_cast<dim>((workspace_limit - fixed) / scratch_bytes())}));
+}
+
+void narrow_weights::settle() {
+    dim positions = 1;
+    for (int a = 0; a < 3; ++a) {
+        patch_[a] = make_patch(walk_[a], tile_[a]);
+        positions *= patch_[a].length;
+        tiles_[a] = div_up(walk_[a].longest, tile_[a]);
+    }
+    src_pitch_ = round_up_to(positions, 16);
+    plane_pitch_ = round_up_to((tile_[1] - 1) * patch_[2].length + tile_[2], kernels_.lanes);
+    dst_pitch_ = round_up_to(tile_[0] * plane_pitch_, 16);
+    tap_patch_.clear();
+    for (dim d : patch_[0].start[0])
+        for (dim h : patch_[1].start[0])
+            for (dim w : patch_[2].start[0])
+                tap_patch_.push_back((d * patch_[1].length + h) * patch_[2].length + w);
+    tiles_all_ = p_.mb * tiles_[0] * tiles_[1] * tiles_[2];
+    group_blocks_ = div_up(p_.groups, groups_);
+}
+
+void narrow_weights::choose_parts(std::size_t workspace_limit) {
+    const dim bytes = 4 * partial_floats();
+    const double work = conv::macs(p_) / static_cast<double>(part_macs_least);
+    parts_ = std::min(div_up(tasks_wanted, group_blocks_), partials_most / std::max<dim>(bytes, 1));
+    parts_ = std::min(parts_, static_cast<dim>(std::min(work, 1e6)));
+    parts_ = std::clamp<dim>(parts_, 1, tiles_all_);
+    while (parts_ > 1 && static_cast<std::size_t>(parts_ * bytes) + scratch_bytes() > workspace_limit)
+        --parts_;
+}
+
+std::size_t narrow_weights::scratch_bytes() const {
+    return static_cast<std::size_t>(
+        4 * groups_ * (p_.ic * src_pitch_ + p_.oc * dst_pitch_) + 4 * patch_slack);
+}
+
+std::size_t narrow_weights::workspace() const {
+    if (tasks_ == 0) return 0;
+    return static_cast<std::size_t>(round_up_to(4 * parts_ * partial_floats(), 64))
+        + scratch_bytes() * static_cast<std::size_t>(workers_);
+}
+
+void narrow_weights::execute(
+    const conv::buffers &data, char *workspace, const executor &threads) const {
+    taps_.write_zeros(p_, data);
+    if (tasks_ == 0) return;
+    const auto floats = [](char *p) { return static_cast<float *>(static_cast<void *>(p)); };
+    float *partials = floats(workspace);
+    char *memory = workspace + round_up_to(4 * parts_ * partial_floats(), 64);
+    for_each_task(threads.limited(workers_), tasks_, [&](int worker, dim index) {
+        scratch s {};
+        s.dst = floats(memory + static_cast<std::size_t>(worker) * scratch_bytes());
+        s.src = s.dst + groups_ * p_.oc * dst_pitch_;
+        task t {};
+        t.data = &data;
+        t.first_group = index % group_blocks_ * groups_;
+        t.groups = std::min(groups_, p_.groups - t.first_group);
+        const dim part = index / group_blocks_;
+        t.partial = partials + part * partial_floats();
+        const dim first = tiles_all_ * part / parts_, last = tiles_all_ * (part + 1) / parts_;
+        for (dim tile = first; tile < last; ++tile) {
+            dim rest = tile;
+            t.padded = false;
+            for (int a = 2; a >= 0; --a) {
+                t.t0[a] = rest % tiles_[a] * tile_[a];
+                rest /= tiles_[a];
+                t.length[a] = std::min(tile_[a], walk_[a].longest - t.t0[a]);
+            }
+            t.n = rest;
+            t.first = tile == first;
+            run_tile(s, t);
+        }
+    });
+    write_out(data, partials, threads);
+}
+
+void narrow_weights::run_tile(const scratch &s, const task &t) const {
+    // Zeros stand for padding and fill gaps; what they are multiplied by must be finite.
+    if (!pack(s, t)) {
+        multiply_careful(t);
+        return;
+    }
+    for (dim g = 0; g < t.groups; ++g) multiply(s, t, g);
+}
+
+/// False if some value is infinite or NaN.
+bool narrow_weights::pack(const scratch &s, const task &t) const {
+    const dim size = static_cast<dim>(size_of(p_.type));
+    const auto bytes = [](float *p) { return static_cast<char *>(static_cast<void *>(p)); };
+    value_range range;
+    const dim src_channels = t.groups * p_.ic, dst_channels = t.groups * p_.oc;
+    const char *src = static_cast<const char *>(t.data->src)
+        + size * (t.n * p_.src.n + t.first_group * p_.ic * p_.src.c);
+    // The whole patch, so that nothing of an earlier tile is left in it.
+    for_each_patch_row(walk_, patch_, tile_, t.t0, tile_, [&](const patch_row &row) {
+        range.merge(kernels_.pack_channels(
+            {src + size * row.offset(p_.src), p_.type, p_.src.c, p_.src.x[2] * walk_[2].in_step,
+                src_channels, row.count, row.lo, row.hi, bytes(s.src + row.at)},
+            4 * src_pitch_, 0));
+    });
+    const dim positions = patch_[0].length * patch_[1].length * patch_[2].length;
+    for (dim c = 0; c < src_channels; ++c)
+        std::fill(s.src + c * src_pitch_ + positions, s.src + (c + 1) * src_pitch_, 0.0F);
+    std::fill_n(s.src + src_channels * src_pitch_, patch_slack, 0.0F);
+
+    const char *dst = static_cast<const char *>(t.data->dst)
+        + size * (t.n * p_.dst.n + t.first_group * p_.oc * p_.dst.c);
+    const dim pitch = patch_[2].length;
+    const dim whole = round_up_to((t.length[1] - 1) * pitch + t.length[2], kernels_.lanes);
+    for (dim d = 0; d < t.length[0]; ++d)
+        for (dim h = 0; h < t.length[1]; ++h) {
+            const dim offset = (t.t0[0] + d) * p_.dst.x[0] + (t.t0[1] + h) * p_.dst.x[1]
+                + t.t0[2] * p_.dst.x[2];
+            const dim count = h + 1 < t.length[1] ? pitch : whole - h * pitch;
+            range.merge(kernels_.pack_channels(
+                {dst + size * offset, p_.type, p_.dst.c, p_.dst.x[2], dst_channels, count, 0,
+                    t.length[2], bytes(s.dst + d * plane_pitch_ + h * pitch)},
+                4 * dst_pitch_, 0));
+        }
+    return !range.nonfinite;
+}
+
+void narrow_weights::multiply(const scratch &s, const task &t, dim group) const {
+    const dim taps = static_cast<dim>(taps_.kept.size()), rows = p_.ic * taps;
+    dim src_run[most_planes], dst_run[most_planes];
+    for (dim d = 0; d < t.length[0]; ++d) {
+        src_run[d] = d * patch_[1].length * patch_[2].length;
+        dst_run[d] = d * plane_pitch_;
+    }
+    const float *a[9], *b[4];
+    dot_args args {a, b, src_run, dst_run, t.length[0],
+        round_up_to((t.length[1] - 1) * patch_[2].length + t.length[2], kernels_.lanes), nullptr, p_.oc,
+        !t.first};
+    float *c = t.partial + (t.first_group + group) * group_floats();
+    const dim column_blocks = div_up(p_.oc, 4);
+    for (dim j = 0; j < column_blocks; ++j) {
+        const dim o0 = p_.oc * j / column_blocks, o1 = p_.oc * (j + 1) / column_blocks;
+        for (dim o = o0; o < o1; ++o) b[o - o0] = s.dst + (group * p_.oc + o) * dst_pitch_;
+        const dim row_blocks = div_up(rows, kernels_.max_dot[o1 - o0]);
+        for (dim i = 0; i < row_blocks; ++i) {
+            const dim r0 = rows * i / row_blocks, r1 = rows * (i + 1) / row_blocks;
+            for (dim r = r0; r < r1; ++r)
+                a[r - r0] = s.src + (group * p_.ic + r / taps) * src_pitch_
+                    + tap_patch_[static_cast<std::size_t>(r % taps)];
+            args.c = c + r0 * p_.oc + o0;
+            kernels_.dot(args, static_cast<int>(r1 - r0), static_cast<int>(o1 - o0));
+        }
+    }
+}
+
+void narrow_weights::multiply_careful(const task &t) const {
+    const dim taps = static_cast<dim>(taps_.kept.size());
+    for (dim g = t.first_group; g < t.first_group + t.groups; ++g)
+        for (dim i = 0; i < p_.ic; ++i) {
+            dim tap = 0;
+            for (const axis_tap &kd : walk_[0].phases[0].taps)
+                for (const axis_tap &kh : walk_[1].phases[0].taps)
+                    for (const axis_tap &kw : walk_[2].phases[0].taps) {
+                        const axis_tap *at[3] = {&kd, &kh, &kw};
+                        for (dim o = 0; o < p_.oc; ++o) {
+                            float &c = t.partial[g * group_floats() + (i * taps + tap) * p_.oc + o];
+                            c = (t.first ? 0 : c)
+                                + careful_sum(
+                                    p_, walk_, at, *t.data, t.n, g, i, o, t.t0, t.length);
+                        }
+                        ++tap;
+                    }
+        }
+}
+
+void narrow_weights::write_out(
+    const conv::buffers &data, const float *partials, const executor &threads) const {
+    const dim taps = static_cast<dim>(taps_.kept.size());
+    for_each_task(threads, group_blocks_, [&](int, dim block) {
+        for (dim g = block * groups_; g < std::min((block + 1) * groups_, p_.groups); ++g)
+            for (dim r = 0; r < p_.ic * taps; ++r)
+                for (dim o = 0; o < p_.oc; ++o) {
+                    const float *c = partials + g * group_floats() + r * p_.oc + o;
+                    float sum = c[0];
+                    for (dim part = 1; part < parts_; ++part) sum += c[part * partial_floats()];
+                    store_rounded(data.weights, p_.out_type,
+                        g * p_.weights.g + o * p_.weights.o + r / taps * p_.weights.i
+                            + taps_.kept[static_cast<std::size_t>(r % taps)],
+                        static_cast<double>(sum), p_.accumulate);
+                }
+    });
+}
+
+std::string narrow_weights::describe() const {
+    if (tasks_ == 0) return "nothing to sum";
+    const auto n = [](dim v) { return std::to_string(v); };
+    return "tile " + n(tile_[0]) + "x" + n(tile_[1]) + "x" + n(tile_[2]) + ", vectors along positions, "
+        + n(groups_) + " groups a task, parts " + n(parts_) + ", tasks " + n(tasks_);
+}
+
+}  // namespace convgrad::cpu

@@ -1,0 +1,58 @@
+// The weights gradient with few channels per group: depthwise and small groups. Both operands lie
+// along positions, and each weight is a dot product.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "conv/problem.hpp"
+#include "cpu/geometry.hpp"
+#include "cpu/kernels/kernels.hpp"
+#include "cpu/parallel.hpp"
+#include "cpu/phases.hpp"
+
+namespace convgrad::cpu {
+
+class narrow_weights {
+public:
+    /// `kernels` of format fma.
+    narrow_weights(const conv::problem &p, const kernel_set &kernels, int threads,
+        std::size_t workspace_limit);
+
+    [[nodiscard]] std::size_t workspace() const;
+    [[nodiscard]] std::string describe() const;
+    void execute(const conv::buffers &data, char *workspace, const executor &threads) const;
+
+private:
+    struct scratch;
+    struct task;
+
+    void settle();
+    void choose_parts(std::size_t workspace_limit);
+    [[nodiscard]] std::size_t scratch_bytes() const;
+    /// Weights of one group: [input channel][tap][output channel].
+    [[nodiscard]] dim group_floats() const {
+        return p_.ic * static_cast<dim>(taps_.kept.size()) * p_.oc;
+    }
+    [[nodiscard]] dim partial_floats() const { return p_.groups * group_floats(); }
+
+    void run_tile(const scratch &s, const task &t) const;
+    [[nodiscard]] bool pack(const scratch &s, const task &t) const;
+    void multiply(const scratch &s, const task &t, dim group) const;
+    void multiply_careful(const task &t) const;
+    void write_out(const conv::buffers &data, const float *partials, const executor &threads) const;
+
+    conv::problem p_;
+    const kernel_set &kernels_;
+    axis_walk walk_[3];
+    axis_patch patch_[3];
+    gradient_taps taps_;
+    std::vector<dim> tap_patch_;  // positions, per kept tap
+    dim tile_[3] = {1, 1, 1}, tiles_[3] = {1, 1, 1};
+    dim src_pitch_ = 0, dst_pitch_ = 0, plane_pitch_ = 0;  // floats: channels, planes of dst
+    dim groups_ = 1, group_blocks_ = 1;                    // groups of one task
+    dim tiles_all_ = 0, parts_ = 1, tasks_ = 0;
+    int workers_ = 1;
+};
+
+}  // namespace convgrad::cpu
