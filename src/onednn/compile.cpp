@@ -140,6 +140,7 @@ std::string kernels_of(const compiled_partition::impl &made) {
             text += ops::cat(s.plan->algorithm(), ":", to_string(s.plan->instruction_set()), " ",
                 s.plan->describe());
     }
+    std::replace(text.begin(), text.end(), ',', ';');  // fields of the trace end with a comma
     return text;
 }
 
