@@ -144,7 +144,7 @@ value_range pack_weights(const pack_args &p, const dim *tap_in, dim taps, int ve
     return watch.found();
 }
 
-/// The same 16 channels or positions of two rows, split and joined; null or masked: zeros.
+/// The same 16 channels or positions of two rows, split and joined.
 template <typename E, int P>
 void split_pair(__m512 first, __m512 second, __m512i (&pair)[P], range_watch &watch) {
     watch.add(first);
@@ -156,6 +156,29 @@ void split_pair(__m512 first, __m512 second, __m512i (&pair)[P], range_watch &wa
     for (int i = 0; i < P; ++i) pair[i] = join(a[i], b[i]);
 }
 
+/// 16 elements `step` apart as 32-bit lanes, those in [lo, hi); others zero.
+inline __m512i gather_bits(const std::uint16_t *in, dim step, dim lo, dim hi) {
+    if (step == 1) {
+        const __mmask16 m = static_cast<__mmask16>(V::first(hi < 0 ? 0 : hi) & ~V::first(lo < 0 ? 0 : lo));
+        return _mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(m, in));
+    }
+    alignas(64) std::uint32_t values[16] = {};
+    for (dim i = lo < 0 ? 0 : lo; i < hi && i < 16; ++i) values[i] = in[i * step];
+    return _mm512_load_si512(values);
+}
+
+/// Two rows' elements [lo, hi) and [lo2, hi2), `step` apart, split and joined.
+template <typename E, int P>
+void split_rows(const typename E::type *in, dim lo, dim hi, const typename E::type *in2, dim lo2,
+    dim hi2, dim step, __m512i (&pair)[P], range_watch &watch) {
+    if constexpr (P == 1) {  // bf16: nothing to split
+        pair[0] = join(gather_bits(in, step, lo, hi), gather_bits(in2, step, lo2, hi2));
+        watch.add_bf16(pair[0]);
+    } else {
+        split_pair<E, P>(gather<E>(in, step, lo, hi), gather<E>(in2, step, lo2, hi2), pair, watch);
+    }
+}
+
 /// 16 channels from c on of position x and of its partner.
 template <typename E, int P>
 void pair_at(const pack_args &p, const pair_row &q, dim c, dim x, __m512i (&pair)[P],
@@ -163,10 +186,8 @@ void pair_at(const pack_args &p, const pair_row &q, dim c, dim x, __m512i (&pair
     using T = typename E::type;
     const dim at = c * p.cs + x * p.xs, n = p.channels - c;
     const bool real = x >= p.lo && x < p.hi, real2 = x >= q.lo && x < q.hi;
-    split_pair<E, P>(
-        real ? gather<E>(static_cast<const T *>(p.in) + at, p.cs, 0, n) : _mm512_setzero_ps(),
-        real2 ? gather<E>(static_cast<const T *>(q.in) + at, p.cs, 0, n) : _mm512_setzero_ps(), pair,
-        watch);
+    split_rows<E, P>(static_cast<const T *>(p.in) + at, 0, real ? n : 0,
+        static_cast<const T *>(q.in) + at, 0, real2 ? n : 0, p.cs, pair, watch);
 }
 
 /// 16 positions from x on of channel c and of their partners.
@@ -175,8 +196,8 @@ void pair_across(const pack_args &p, const pair_row &q, dim c, dim x, __m512i (&
     range_watch &watch) {
     using T = typename E::type;
     const dim at = c * p.cs + x * p.xs;
-    split_pair<E, P>(gather<E>(static_cast<const T *>(p.in) + at, p.xs, p.lo - x, p.hi - x),
-        gather<E>(static_cast<const T *>(q.in) + at, p.xs, q.lo - x, q.hi - x), pair, watch);
+    split_rows<E, P>(static_cast<const T *>(p.in) + at, p.lo - x, p.hi - x,
+        static_cast<const T *>(q.in) + at, q.lo - x, q.hi - x, p.xs, pair, watch);
 }
 
 /// B of the weights gradient: see kernel_set::pack_positions.

@@ -36,8 +36,14 @@ struct V {
     static vec widen_bf16(__m256i v) {
         return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(v), 16));
     }
-    /// Round to nearest even, NaN quiet; VCVTNEPS2BF16 would flush subnormals.
+    /// Round to nearest even, NaN quiet.
     static __m256i narrow_bf16(vec v) {
+#ifdef __AVX512BF16__
+        // One instruction does it, except that it flushes subnormals.
+        constexpr int subnormal = 0x20;
+        if (_mm512_fpclass_ps_mask(v, subnormal) == 0)
+            return reinterpret_cast<__m256i>(_mm512_cvtneps_pbh(v));
+#endif
         const __m512i bits = _mm512_castps_si512(v);
         const __m512i odd = _mm512_and_si512(_mm512_srli_epi32(bits, 16), _mm512_set1_epi32(1));
         __m512i r = _mm512_add_epi32(_mm512_add_epi32(bits, _mm512_set1_epi32(0x7fff)), odd);
