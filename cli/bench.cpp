@@ -11,6 +11,7 @@
 #include <convgrad/error.hpp>
 
 #include "engines.hpp"
+#include "report/report.hpp"
 #include "runner.hpp"
 #include "table.hpp"
 #include "terminal.hpp"
@@ -51,6 +52,10 @@ public:
         bar_.clear();
         if (!options_.json && !results_.empty())
             fmt::print("{}{}", table_text(results_), summary());
+        if (!options_.html.empty() && !results_.empty()) {
+            write_bench_report(options_.html, results_, engines_, peaks_);
+            if (!options_.output.quiet) fmt::print(stderr, "report: {}\n", options_.html);
+        }
         return failed_ ? 1 : 0;
     }
 
@@ -203,6 +208,9 @@ void add_bench_options(CLI::App &app, bench_options &options) {
     add_selection_options(app, options.select);
     constexpr const char *how = "How to measure";
     app.add_flag("--json", options.json, "One JSON object per line instead of a table")->group(how);
+    app.add_option("--html", options.html, "Also write a page with charts and tables")
+        ->option_text("FILE")
+        ->group(how);
     app.add_flag("--cold", options.cold, "Tensors out of all caches before every execution")
         ->group(how);
     app.add_option("--seconds", options.seconds, "Time for each case; default: 0.3")

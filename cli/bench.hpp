@@ -13,6 +13,7 @@ struct bench_options {
     selection_options select;
     output_options output;
     bool json = false;
+    std::string html;  // file for the report; empty: none
     bool cold = false;
     double seconds = 0.3;  // for each case, at least
 };

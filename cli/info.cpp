@@ -47,22 +47,27 @@ std::string environment() {
 
 }  // namespace
 
-int run_info() {
-    const engine &on = default_engine();
+std::vector<std::pair<std::string, std::string>> environment_facts(const engine &on) {
     const cpu::caches &c = cpu::cache_sizes();
     const auto size = [](std::size_t bytes) { return bytes_text(static_cast<double>(bytes)); };
+    return {
+        {"version", CONVGRAD_VERSION_STRING},
+        {"processor", cpu_name()},
+        {"instruction sets found", sets_up_to(detected_isa())},
+        {"instruction set used", std::string(to_string(on.instruction_set()))},
+        {"math mode", std::string(to_string(on.math()))},
+        {"cores", std::to_string(cpu::available_cores())},
+        {"threads", std::to_string(on.threads())},
+        {"caches", fmt::format("L1d {}, L2 {}, L3 {}", size(c.l1d), size(c.l2), size(c.l3))},
+        {"algorithms", fmt::format("{}", fmt::join(conv::algorithm_names(), ", "))},
+        {"environment", environment()},
+    };
+}
+
+int run_info() {
     table t;
     t.column("").column("");
-    t.row({"version", CONVGRAD_VERSION_STRING});
-    t.row({"processor", cpu_name()});
-    t.row({"instruction sets found", sets_up_to(detected_isa())});
-    t.row({"instruction set used", std::string(to_string(on.instruction_set()))});
-    t.row({"math mode", std::string(to_string(on.math()))});
-    t.row({"cores", std::to_string(cpu::available_cores())});
-    t.row({"threads", std::to_string(on.threads())});
-    t.row({"caches", fmt::format("L1d {}, L2 {}, L3 {}", size(c.l1d), size(c.l2), size(c.l3))});
-    t.row({"algorithms", fmt::format("{}", fmt::join(conv::algorithm_names(), ", "))});
-    t.row({"environment", environment()});
+    for (const auto &[name, value] : environment_facts(default_engine())) t.row({name, value});
     fmt::print("{}", t.text());
     return 0;
 }

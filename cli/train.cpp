@@ -12,7 +12,9 @@
 
 #include "cpu/isa.hpp"
 #include "cpu/pool.hpp"
+#include "engines.hpp"
 #include "op/schema.hpp"
+#include "report/report.hpp"
 #include "table.hpp"
 #include "terminal.hpp"
 #include "train/checkpoint.hpp"
@@ -36,8 +38,8 @@ T parse_choice(std::string_view option, std::string_view text, std::initializer_
         near.empty() ? "" : fmt::format(" (did you mean {}?)", near)));
 }
 
-engine make_engine(const train_options &options) {
-    engine_options chosen;
+engine_choice choose_engine(const train_options &options) {
+    engine_choice chosen;
     chosen.threads = options.threads;
     if (!options.isa_name.empty())
         chosen.max_isa = parse_choice("--isa", options.isa_name,
@@ -49,7 +51,7 @@ engine make_engine(const train_options &options) {
     if (!options.math.empty())
         chosen.math = parse_choice(
             "--math", options.math, {math_mode::strict, math_mode::accurate, math_mode::fast});
-    return engine(chosen);
+    return chosen;
 }
 
 /// Takes what was typed over what is there; with a checkpoint only the number of epochs may differ.
@@ -174,6 +176,10 @@ void add_train_options(CLI::App &app, train_options &options) {
         ->option_text("FILE")
         ->group(what);
 
+    app.add_option("--html", options.html, "Also write a page with curves, charts and pictures")
+        ->option_text("FILE")
+        ->group(what);
+
     constexpr const char *where = "Where to run it";
     app.add_option("--threads", options.threads, "Number of threads; default: all cores")
         ->check(CLI::Range(1, cpu::max_threads))
@@ -199,7 +205,9 @@ int run_train(const train_options &options) {
         saved = train::trainer::saved_settings(*state);
     }
     const train::settings chosen = make_settings(options, saved);
-    const engine on = make_engine(options);
+    const engine_choice where = choose_engine(options);
+    engine_cache engines;
+    const engine &on = engines.get(where);
     const train::dataset data =
         options.data.empty() ? train::embedded_digits() : train::read_directory(options.data);
     train::trainer trainer(chosen, data, on);
@@ -212,6 +220,10 @@ int run_train(const train_options &options) {
         return 1;
     }
     fmt::print("{}", closing(trainer, options.output.quiet));
+    if (!options.html.empty()) {
+        write_train_report(options.html, trainer, data, where);
+        if (!options.output.quiet) fmt::print(stderr, "report: {}\n", options.html);
+    }
     return 0;
 }
 

@@ -89,12 +89,14 @@ std::string epoch_line(const train::settings &chosen, int epoch, const train::ep
 
 std::string closing(const train::trainer &trainer, bool brief) {
     const train::score &test = trainer.history().back().test;
-    std::string text = classifies(trainer.chosen())
-                           ? fmt::format("test accuracy {} ({} of {})\n",
-                               paint(fmt::format("{:.2f} %", test.accuracy * 100), colour::bold),
-                               test.correct, test.count)
-                           : fmt::format("test error {} (mean square of pixel differences)\n",
-                               paint(fmt::format("{:.5f}", test.loss), colour::bold));
+    std::string text =
+        classifies(trainer.chosen())
+            ? fmt::format("test accuracy {} ({} of {})\n",
+                paint(fmt::format("{:.2f} %", test.accuracy * 100), colour::bold), test.correct,
+                test.count)
+            : fmt::format("test error {} (mean square of pixel differences; the mean "
+                          "image has {:.5f})\n",
+                paint(fmt::format("{:.5f}", test.loss), colour::bold), trainer.mean_image_error());
     text += fmt::format("weights {:016x}\n", trainer.weights_fingerprint());
     double total = 0;
     long steps = 0;
