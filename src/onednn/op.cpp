@@ -33,27 +33,27 @@ attribute_value to_library(const graph_attribute_value &value) {
         value);
 }
 
-/// oneDNN never looks at output_padding of ConvolutionBackwardData, and its clients set values that
-/// are out of range. They are ignored here too.
-bool is_ignored(const client_op &given, graph_attribute name, const graph_attribute_value &value) {
-    const auto *padding = std::get_if<dims>(&value);
-    if (given.kind != graph_op_kind::convolution_backward_data
-        || name != graph_attribute::output_padding || padding == nullptr)
-        return false;
-    const auto list = [&](graph_attribute other) {
-        const auto found = given.attributes.find(other);
-        const auto *values =
-            found == given.attributes.end() ? nullptr : std::get_if<dims>(&found->second);
-        return values == nullptr ? dims{} : *values;
-    };
-    const dims strides = list(graph_attribute::strides);
-    const dims dilations = list(graph_attribute::dilations);
-    for (std::size_t i = 0; i < padding->size(); ++i) {
-        const dim stride = i < strides.size() ? strides[i] : 1;
-        const dim dilation = i < dilations.size() ? dilations[i] : 1;
-        if ((*padding)[i] < 0 || (*padding)[i] >= std::max(stride, dilation)) return true;
+dims list_of(const client_op &given, graph_attribute attribute) {
+    const auto found = given.attributes.find(attribute);
+    if (found == given.attributes.end()) return {};
+    const auto *list = std::get_if<dims>(&found->second);
+    return list == nullptr ? dims{} : *list;
+}
+
+/// output_padding in oneDNN's reading. It looks at one entry for each axis only, and its clients
+/// leave a dozen zeros in the attribute. Of ConvolutionBackwardData it looks at none, and its
+/// clients set values out of range there: nothing is left of those.
+dims output_padding_of(const client_op &given) {
+    dims padding = list_of(given, graph_attribute::output_padding);
+    const dims strides = list_of(given, graph_attribute::strides);
+    const dims dilations = list_of(given, graph_attribute::dilations);
+    if (padding.size() > strides.size()) padding.resize(strides.size());
+    if (given.kind != graph_op_kind::convolution_backward_data) return padding;
+    for (std::size_t i = 0; i < padding.size(); ++i) {
+        const dim most = std::max(strides[i], i < dilations.size() ? dilations[i] : 1);
+        if (padding[i] < 0 || padding[i] >= most) return dims(strides.size(), 0);
     }
-    return false;
+    return padding;
 }
 
 }  // namespace
@@ -89,8 +89,11 @@ std::string name_of(graph_op_kind kind) {
 family_op check(const client_op &given) {
     const auto kind = static_cast<op_kind>(given.kind);
     auto node = std::make_shared<op>(given.id, kind, given.name);
-    for (const auto &[attribute, value] : given.attributes)
-        if (!is_ignored(given, attribute, value)) node->set(name_of(attribute), to_library(value));
+    for (const auto &[attribute, value] : given.attributes) {
+        const bool padding =
+            attribute == graph_attribute::output_padding && std::holds_alternative<dims>(value);
+        node->set(name_of(attribute), padding ? output_padding_of(given) : to_library(value));
+    }
     for (const tensor_description &lt : given.inputs) node->add_input(port_of(lt));
     for (const tensor_description &lt : given.outputs) node->add_output(port_of(lt));
     // The library's own second output, the bias gradient, is no part of this interface.

@@ -124,6 +124,23 @@ TEST(OpsClient, OutputPaddingOfAllTransposedOps) {
     check_layer(l);
 }
 
+// oneDNN's default is a list of twelve zeros, which clients send along.
+TEST(OpsClient, OutputPaddingMayBeTooLong) {
+    layer l = make_layer(true, 2, "NCX", "IOX", 1, "None");
+    operand in0(0, data_type::f32, l.src), in1(1, data_type::f32, l.weights);
+    operand out(2, data_type::f32, l.dst);
+    in0.fill(1);
+    in1.fill(2);
+    dg::op op = make_op(1, op_kind::conv_transpose, l.attrs);
+    op.set_attr<std::vector<int64_t>>(dg::op::attr::output_padding, dims(12, 0));
+    op.add_inputs({in0.described(), in1.described()});
+    op.add_output(out.described());
+    run(partitions_of({op})[0], {&in0, &in1}, {&out});
+    operand expected = out.blank();
+    compute_reference(op_kind::conv_transpose, l.attrs, in0, in1, expected);
+    EXPECT_EQ(out.bytes, expected.bytes);
+}
+
 // oneDNN takes a shape input into the graph and then cannot compute it.
 TEST(OpsClient, ShapeInputs) {
     const layer l = make_layer(false, 2, "NCX", "OIX", 1, "None");
