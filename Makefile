@@ -4,13 +4,16 @@ BUILD  := build/$(PRESET)
 JOBS   ?= $(shell nproc)
 PREFIX ?= /usr/local
 
-.PHONY: run test build setup install clean format tidy help
+.PHONY: run test test-torch build setup install clean format tidy help
 
 run: build ## set up, build, and check all ops and types on the built-in problems
 	$(BUILD)/bin/convgrad verify
 
 test: build ## set up, build, and pass all tests
 	ctest --preset $(PRESET) -j $(JOBS)
+
+test-torch: setup ## pass the tests of the Python package that need PyTorch (several GB to download)
+	python/tests/run.sh build/torch-venv python/tests/requirements-torch.txt "" python/tests/torch
 
 build: setup ## set up and build (PRESET=release, debug, asan or tsan)
 	cmake --preset $(PRESET) -Wno-dev
@@ -32,4 +35,4 @@ tidy: build ## run clang-tidy
 	@scripts/tidy.sh $(BUILD)
 
 help: ## show this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-8s %s\n", $$1, $$2}' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-10s %s\n", $$1, $$2}' Makefile

@@ -137,9 +137,7 @@ def resolve_pads(
     convolution, or diff_src for `convolution_backward_data`, whose diff_dst is `other`.
     """
     values = (strides, pads_begin, pads_end, dilations, auto_pad, groups, data_format)
-    return _core.resolve_pads(
-        op, data, other, kernel, (*values, weights_format, output_padding)
-    )
+    return _core.resolve_pads(op, data, other, kernel, (*values, weights_format, output_padding))
 
 
 def _describe(tensor: Any, shape: Sequence[int] | None = None) -> _core.LogicalTensor:

@@ -15,7 +15,7 @@ class OutOfMemory(Error, MemoryError): ...
 
 class View:
     def __init__(
-        self, data: int, dtype: object, shape: Sequence[int], strides: Sequence[int]
+        self, data: int, dtype: int, shape: Sequence[int], strides: Sequence[int]
     ) -> None: ...
 
 class Engine:

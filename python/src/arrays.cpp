@@ -368,15 +368,8 @@ void bind_arrays(nb::module_ &m) {
     numpy =
         new numpy_names{module.attr("ndarray"), module.attr("empty"), module.attr("from_dlpack"),
             module.attr("uint16"), module.attr("float32"), module.attr("float16")};
-    nb::class_<raw_view>(m, "View")
-        .def("__init__",
-            [](raw_view *self, std::uintptr_t data, nb::handle dtype, nb::handle shape,
-                nb::handle strides) {
-                new (self) raw_view{reinterpret_cast<void *>(data), type_from_python(dtype),
-                    dims_from_python(shape, "shape"), dims_from_python(strides, "strides")};
-            })
-        .def("__init__", [](raw_view *self, std::uintptr_t data, int type, nb::handle shape,
-                             nb::handle strides) {
+    nb::class_<raw_view>(m, "View").def("__init__",
+        [](raw_view *self, std::uintptr_t data, int type, nb::handle shape, nb::handle strides) {
             new (self) raw_view{reinterpret_cast<void *>(data), static_cast<data_type>(type),
                 dims_from_python(shape, "shape"), dims_from_python(strides, "strides")};
         });

@@ -4,8 +4,8 @@
 # OBJECT_LIST names a file with the library's object files, so that they are not compiled again; an
 # empty word: `pip install .` as users do it.
 set -eu
-venv=$1
-requirements=$2
+venv=$(realpath -m "$1")
+requirements=$(realpath "$2")
 objects=$3
 shift 3
 root=$(cd "$(dirname "$0")/../.." && pwd)

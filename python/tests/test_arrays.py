@@ -30,9 +30,7 @@ class Exporter:
 def test_jax_in_jax_out():
     dst = convgrad.convolution(jnp.asarray(SRC), jnp.asarray(WEIGHTS))
     assert isinstance(dst, jax.Array) and np.array_equal(dst, DST)
-    half = convgrad.convolution(
-        jnp.asarray(SRC, jnp.bfloat16), jnp.asarray(WEIGHTS, jnp.bfloat16)
-    )
+    half = convgrad.convolution(jnp.asarray(SRC, jnp.bfloat16), jnp.asarray(WEIGHTS, jnp.bfloat16))
     assert isinstance(half, jax.Array) and half.dtype == jnp.bfloat16
     expected = convgrad.convolution(
         SRC.astype(ml_dtypes.bfloat16), WEIGHTS.astype(ml_dtypes.bfloat16)

@@ -85,7 +85,14 @@ def layer_graph():
     graph = Graph()
     graph.add(Op(0, "ConvolutionBackwardData", [diff_dst, weights], [diff_src], **ATTRIBUTES))
     graph.add(
-        Op(1, "ConvolutionBackpropWeights-1", [src, diff_dst], [diff_weights], "wgrad", **ATTRIBUTES)
+        Op(
+            1,
+            "ConvolutionBackpropWeights-1",
+            [src, diff_dst],
+            [diff_weights],
+            "wgrad",
+            **ATTRIBUTES,
+        )
     )
     return graph
 
@@ -164,6 +171,7 @@ def test_explain():
 
 def test_shapes_and_pads():
     assert convgrad.infer_shape("convolution", SRC.shape, WEIGHTS.shape, strides=2) == (2, 3, 3, 5)
-    assert convgrad.resolve_pads(
-        "convolution", SRC.shape, (3, 4), auto_pad="same_upper"
-    ) == ((1, 1), (1, 2))
+    assert convgrad.resolve_pads("convolution", SRC.shape, (3, 4), auto_pad="same_upper") == (
+        (1, 1),
+        (1, 2),
+    )

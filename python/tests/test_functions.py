@@ -73,9 +73,7 @@ def test_both_gradients(transposed, dtype):
     both = getattr(convgrad, prefix + "_backward")
     got = both(src, diff_dst, weights, diff_bias=True, **attributes)
     shape = () if transposed else (src.shape,)
-    diff_src = getattr(convgrad, prefix + "_backward_data")(
-        diff_dst, weights, *shape, **attributes
-    )
+    diff_src = getattr(convgrad, prefix + "_backward_data")(diff_dst, weights, *shape, **attributes)
     diff_weights, diff_bias = getattr(convgrad, prefix + "_backward_weights")(
         src, diff_dst, weights.shape, diff_bias=True, **attributes
     )

@@ -1,0 +1,45 @@
+"""convgrad for PyTorch: functions, modules and whole models on the CPU.
+
+    model = convgrad.torch.accelerate(model)      # swaps the convolutions, keeps the parameters
+
+`conv1d` … `conv_transpose3d` have the signatures of `torch.nn.functional`; `Conv1d` …
+`ConvTranspose3d` are subclasses of PyTorch's modules. Both are differentiable twice and more, work
+under `torch.compile` and autocast, and read and write channels_last tensors in place. What the library
+does not compute (double precision, other devices, meta tensors) goes to PyTorch itself.
+"""
+
+from ._functions import (
+    conv1d,
+    conv2d,
+    conv3d,
+    conv_transpose1d,
+    conv_transpose2d,
+    conv_transpose3d,
+)
+from ._modules import (
+    Conv1d,
+    Conv2d,
+    Conv3d,
+    ConvTranspose1d,
+    ConvTranspose2d,
+    ConvTranspose3d,
+    accelerate,
+    from_module,
+)
+
+__all__ = [
+    "Conv1d",
+    "Conv2d",
+    "Conv3d",
+    "ConvTranspose1d",
+    "ConvTranspose2d",
+    "ConvTranspose3d",
+    "accelerate",
+    "conv1d",
+    "conv2d",
+    "conv3d",
+    "conv_transpose1d",
+    "conv_transpose2d",
+    "conv_transpose3d",
+    "from_module",
+]

@@ -1,0 +1,92 @@
+"""Modules that take over PyTorch's, and whole models."""
+
+import copy
+import pathlib
+import runpy
+import subprocess
+import sys
+
+import pytest
+import torch
+from torch import nn
+
+import convgrad.torch as ct
+
+EXAMPLES = pathlib.Path(__file__).resolve().parents[2] / "examples"
+
+
+@pytest.mark.parametrize("axes", [1, 2, 3])
+@pytest.mark.parametrize("transposed", [False, True])
+def test_from_module(axes, transposed):
+    name = f"{'ConvTranspose' if transposed else 'Conv'}{axes}d"
+    module = getattr(nn, name)(4, 6, 3, stride=2, padding=1, groups=2)
+    ours = ct.from_module(module)
+    assert type(ours) is getattr(ct, name) and isinstance(ours, type(module))
+    assert ours.weight is module.weight and ours.bias is module.bias
+    data = torch.randn(2, 4, *[7] * axes)
+    torch.testing.assert_close(ours(data), module(data), rtol=1e-4, atol=1e-5)
+    if transposed:
+        size = [14] * axes
+        torch.testing.assert_close(ours(data, size), module(data, size), rtol=1e-4, atol=1e-5)
+    fresh = getattr(ct, name)(4, 6, 3, stride=2, padding=1, groups=2)
+    fresh.load_state_dict(module.state_dict())
+    torch.testing.assert_close(fresh(data), module(data), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("mode", ["zeros", "reflect", "replicate", "circular"])
+@pytest.mark.parametrize("padding", [2, "same"])
+def test_padding_modes(mode, padding):
+    module = nn.Conv2d(3, 4, (3, 4), padding=padding, padding_mode=mode)
+    data = torch.randn(1, 3, 8, 9)
+    torch.testing.assert_close(ct.from_module(module)(data), module(data), rtol=1e-4, atol=1e-5)
+
+
+def test_accelerate_swaps_everything_once():
+    shared = nn.Conv1d(2, 2, 3, padding=1)
+
+    class Special(nn.Conv2d):
+        def forward(self, x):
+            return x
+
+    model = nn.Sequential(shared, nn.ReLU(), nn.Sequential(shared), Special(1, 1, 1))
+    calls = []
+    shared.register_forward_hook(lambda *_: calls.append(1))
+    parameters = dict(model.named_parameters())
+    assert ct.accelerate(model) is model
+    assert type(model[0]) is ct.Conv1d and model[0] is model[2][0]
+    assert type(model[3]) is Special
+    assert all(p is parameters[name] for name, p in model.named_parameters())
+    model[:3](torch.randn(1, 2, 5))
+    assert len(calls) == 2
+    alone = nn.Conv1d(1, 1, 1)
+    assert type(ct.accelerate(alone)) is ct.Conv1d
+    with pytest.raises(TypeError, match="Linear"):
+        ct.from_module(nn.Linear(1, 1))
+
+
+def test_modules_can_be_copied_and_saved(tmp_path):
+    model = ct.accelerate(nn.Sequential(nn.Conv2d(1, 2, 3), nn.ConvTranspose2d(2, 1, 3)))
+    data = torch.randn(1, 1, 6, 6)
+    assert torch.equal(copy.deepcopy(model)(data), model(data))
+    torch.save(model, tmp_path / "model.pt")
+    assert torch.equal(torch.load(tmp_path / "model.pt", weights_only=False)(data), model(data))
+    assert torch.equal(model.double()(data.double()), model(data.double()))
+
+
+def test_notebook_example(capsys):
+    runpy.run_path(str(EXAMPLES / "train_torch.py"), run_name="__main__")
+    assert "convgrad" in capsys.readouterr().out
+
+
+def test_data_parallel(tmp_path):
+    """Two processes reach the losses of one with the same global batch."""
+    losses = {}
+    for processes in (1, 2):
+        file = tmp_path / f"losses{processes}"
+        command = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
+        command += ["--nproc-per-node", str(processes), str(EXAMPLES / "train_ddp.py")]
+        done = subprocess.run([*command, "--losses", str(file)], capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        losses[processes] = torch.tensor([float(line) for line in file.read_text().split()])
+    assert losses[1][-1] < losses[1][0]
+    torch.testing.assert_close(losses[2], losses[1], rtol=1e-3, atol=1e-5)
