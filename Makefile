@@ -13,7 +13,7 @@ test: build ## set up, build, and pass all tests
 	ctest --preset $(PRESET) -j $(JOBS)
 
 test-torch: setup ## pass the tests of the Python package that need PyTorch (several GB to download)
-	python/tests/run.sh build/torch-venv python/tests/requirements-torch.txt "" python/tests/torch
+	python/tests/run.sh build/torch-venv python/tests/requirements-torch.txt "" python/tests/with_torch
 
 build: setup ## set up and build (PRESET=release, debug, asan or tsan)
 	cmake --preset $(PRESET) -Wno-dev

@@ -2,6 +2,8 @@
 
 import multiprocessing
 import os
+import subprocess
+import sys
 import threading
 import time
 
@@ -77,3 +79,14 @@ def _total(seed):
 def test_workers_of_a_data_loader():
     with multiprocessing.get_context("fork").Pool(3) as pool:
         assert pool.map(_total, range(6)) == [_total(seed) for seed in range(6)]
+
+
+def test_no_openmp():
+    """Two OpenMP runtimes in one process hang or oversubscribe; ours brings none."""
+    program = (
+        "import convgrad, numpy as np\n"
+        "convgrad.convolution(np.ones((1, 9, 8), np.float32), np.ones((3, 8, 8), np.float32))\n"
+        "maps = open('/proc/self/maps').read()\n"
+        "assert '_core' in maps and 'gomp' not in maps and 'iomp' not in maps\n"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True)
