@@ -20,6 +20,13 @@ bool is_forward(kind k) {
     return k == kind::convolution || k == kind::conv_transpose;
 }
 
+/// Whether a bias op means the channels of `main`. One that does not say is taken to, as oneDNN
+/// does: its clients leave the attribute out.
+bool has_format_of(const ops::parsed_attributes &main, const client_op &bias) {
+    const std::string_view format = main.data_format == ops::data_format::ncx ? "NCX" : "NXC";
+    return ops::equal_ignoring_case(bias.text(graph_attribute::data_format, format), format);
+}
+
 /// Whether `other` may be broadcast to `result`, as far as the graph tells.
 bool may_broadcast(
     const tensor_description &result, const tensor_description &other, bool numpy_rules) {
@@ -60,11 +67,9 @@ private:
     ops::parsed_attributes &attrs() { return stage.main.attrs; }
 
     bool take_bias(const client_op &next) {
-        const bool ncx = attrs().data_format == ops::data_format::ncx;
         if (has_bias || attrs().add || attrs().relu || next.inputs.size() != 2
             || next.inputs[0].id != result->id || next.inputs[1].id == result->id
-            || !ops::equal_ignoring_case(
-                next.text(graph_attribute::data_format, "NXC"), ncx ? "NCX" : "NXC"))
+            || !has_format_of(attrs(), next))
             return false;
         has_bias = true;
         stage.inputs.emplace_back(next.inputs[1].id);
@@ -216,12 +221,9 @@ private:
 
     [[nodiscard]] bool is_bias_gradient(std::size_t at, std::size_t other) const {
         const client_op &bias = *ops_[other].given;
-        const ops::parsed_attributes &attrs = ops_[at].family->attrs;
-        const bool ncx = attrs.data_format == ops::data_format::ncx;
         return bias.kind == kind::bias_add_backward && bias.inputs.size() == 1
                && bias.outputs.size() == 1 && bias.inputs[0].type == bias.outputs[0].type
-               && ops::equal_ignoring_case(
-                   bias.text(graph_attribute::data_format, "NXC"), ncx ? "NCX" : "NXC");
+               && has_format_of(ops_[at].family->attrs, bias);
     }
 
     const std::vector<graph_op> &ops_;

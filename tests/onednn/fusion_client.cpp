@@ -124,6 +124,16 @@ TEST(FusionClient, EveryPrefixOfBiasAddAddRelu) {
             }
 }
 
+TEST(FusionClient, BiasAddIsInTheFormatOfTheConvolution) {
+    forward_chain chain(false, data_type::f32, false, true, false, false);
+    auto [made, last] = chain.ops();
+    made[1] = make_other(1, dg::op::kind::BiasAdd, {&chain.results[0], &chain.bias},
+        chain.results[1]);  // says nothing
+    EXPECT_EQ(partitions_of(made).size(), 1U);
+    made[1].set_attr<std::string>(dg::op::attr::data_format, "NXC");
+    EXPECT_EQ(partitions_of(made).size(), 2U);
+}
+
 TEST(FusionClient, AddTakesEitherSide) {
     forward_chain chain(false, data_type::f32, false, false, true, true);
     chain.add_first = true;
