@@ -4,6 +4,7 @@
 
 #include "conv/simplify.hpp"
 #include "cpu/channel_sums.hpp"
+#include "cpu/depthwise.hpp"
 #include "cpu/kernels/kernels.hpp"
 #include "cpu/narrow_data.hpp"
 #include "cpu/narrow_weights.hpp"
@@ -52,7 +53,7 @@ const kernel_set *best_fma(isa most) {
     return nullptr;
 }
 
-enum class shape : std::uint8_t { tiled, narrow };
+enum class shape : std::uint8_t { depthwise, narrow, tiled };
 
 struct algorithm {
     std::string_view name;
@@ -63,6 +64,9 @@ struct algorithm {
 
 /// In order of preference; the first that fits is taken. The last fits every legal problem.
 constexpr algorithm algorithms[] = {
+    {"depthwise.fma", shape::depthwise, operand_format::fma, isa::avx512},
+    {"depthwise.fma", shape::depthwise, operand_format::fma, isa::avx2},
+    {"depthwise.fma", shape::depthwise, operand_format::fma, isa::portable},
     {"narrow.fma", shape::narrow, operand_format::fma, isa::avx512},
     {"narrow.fma", shape::narrow, operand_format::fma, isa::avx2},
     {"narrow.fma", shape::narrow, operand_format::fma, isa::portable},
@@ -88,6 +92,7 @@ std::string refuse(const algorithm &a, const problem &p, const plan_limits &limi
             + std::string(to_string(limits.max_isa)) + " may be used";
     const kernel_set *kernels = cpu::find_kernels(a.set, a.format, p.type, p.math);
     if (kernels == nullptr) return "no kernels for " + std::string(to_string(p.type));
+    if (a.form == shape::depthwise) return cpu::refuse_depthwise(p);
     if (a.form == shape::narrow && !asked && 2 * vector_channels(p) > kernels->lanes)
         return std::to_string(vector_channels(p)) + " channels per group fill more than half of the "
             + std::to_string(kernels->lanes) + " lanes of a vector";
@@ -98,6 +103,10 @@ std::unique_ptr<const plan> build(const algorithm &a, const problem &p, const pl
     const kernel_set &kernels = *cpu::find_kernels(a.set, a.format, p.type, p.math);
     const kernel_set *exact = a.format == operand_format::fma ? nullptr : best_fma(a.set);
     const bool weights = p.what == pass::backward_weights;
+    if (a.form == shape::depthwise && weights)
+        return std::make_unique<driver_plan<cpu::depthwise_weights>>(a.name, p, limits, kernels);
+    if (a.form == shape::depthwise)
+        return std::make_unique<driver_plan<cpu::depthwise_data>>(a.name, p, limits, kernels);
     if (a.form == shape::narrow && weights)
         return std::make_unique<driver_plan<cpu::narrow_weights>>(a.name, p, limits, kernels);
     if (a.form == shape::narrow)

@@ -9,15 +9,12 @@
 
 namespace convgrad::cpu {
 
-/// Calls body(worker, task) once for each task in [0, count). Each worker starts with a contiguous
-/// range of tasks, so that what it packed for one serves the next; a worker that runs dry takes tasks
-/// from the end of the longest remaining range (a slow neighbour does not hold up the rest). Results
-/// must not depend on who runs a task.
+/// Tasks [base, base + count), count < 2^32.
 template <typename Body>
-void for_each_task(const executor &threads, dim count, Body &&body) {
+void run_tasks(const executor &threads, dim base, dim count, const Body &body) {
     const int workers = static_cast<int>(std::min<dim>(threads.threads(), count));
     if (workers <= 1) {
-        for (dim task = 0; task < count; ++task) body(0, task);
+        for (dim task = 0; task < count; ++task) body(0, base + task);
         return;
     }
     struct alignas(64) range {
@@ -42,7 +39,7 @@ void for_each_task(const executor &threads, dim count, Body &&body) {
     };
     threads.run(workers, [&](int worker) {
         for (dim task; (task = take(ranges[static_cast<std::size_t>(worker)], true)) >= 0;)
-            body(worker, task);
+            body(worker, base + task);
         for (;;) {
             range *longest = nullptr;
             std::uint64_t most = 0;
@@ -53,9 +50,20 @@ void for_each_task(const executor &threads, dim count, Body &&body) {
             }
             if (longest == nullptr) return;
             const dim task = take(*longest, false);
-            if (task >= 0) body(worker, task);
+            if (task >= 0) body(worker, base + task);
         }
     });
+}
+
+/// Calls body(worker, task) once for each task in [0, count). Each worker starts with a contiguous
+/// range of tasks, so that what it packed for one serves the next; a worker that runs dry takes tasks
+/// from the end of the longest remaining range (a slow neighbour does not hold up the rest). Results
+/// must not depend on who runs a task.
+template <typename Body>
+void for_each_task(const executor &threads, dim count, const Body &body) {
+    constexpr dim at_once = dim {1} << 31;
+    for (dim base = 0; base < count; base += at_once)
+        run_tasks(threads, base, std::min(at_once, count - base), body);
 }
 
 }  // namespace convgrad::cpu

@@ -80,6 +80,31 @@ struct dot_args {
     bool accumulate;
 };
 
+/// One channel per group, channels side by side: C[x][c] = Σ_taps in[x + tap][c] · weights[tap][c].
+struct depthwise_args {
+    const char *in;  // position 0, channel 0, before a tap's offset
+    data_type type;
+    const dim *run;         // bytes, per tap
+    const float *const *weights;  // per tap; readable to a whole vector
+    dim taps;
+    dim channels, count;
+    dim step;  // bytes from position to position
+    float *c;
+    dim c_step;  // floats from position to position, a multiple of `lanes`
+};
+
+/// Its weights gradient: c[tap][channel] += Σ_x src[x + tap][channel] · dst[x][channel].
+struct depthwise_gradient_args {
+    const char *src;
+    const char *dst;
+    data_type type;
+    const dim *run;  // bytes in src, per tap
+    dim taps;
+    dim channels, count;
+    dim src_step, dst_step;  // bytes from position to position
+    float *const *c;         // per tap; a whole number of vectors
+};
+
 /// Copies `count` positions of `channels` channels. Element (c, x) is at in[c·cs + x·xs]; only
 /// positions [lo, hi) exist, the others (padding) become zeros and are never read.
 struct pack_args {
@@ -154,6 +179,9 @@ struct kernel_set {
     /// fma only; blocks of at most max_dot[n] rows and n ≤ 4 columns.
     void (*dot)(const dot_args &args, int m, int n);
     int max_dot[5];
+    /// fma only.
+    void (*depthwise)(const depthwise_args &args);
+    void (*depthwise_gradient)(const depthwise_gradient_args &args);
 };
 
 /// The kernels of one instruction set for one element type, best format first; null if this build or

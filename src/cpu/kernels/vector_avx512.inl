@@ -54,7 +54,10 @@ struct V {
 
     template <typename E>
     static vec load_as(const typename E::type *p) {
-        return load_as_n<E>(p, lanes);
+        if constexpr (std::is_same_v<E, f32_element>) return _mm512_loadu_ps(p);
+        const __m256i bits = _mm256_loadu_si256(reinterpret_cast<const __m256i *>(p));
+        if constexpr (std::is_same_v<E, bf16_element>) return widen_bf16(bits);
+        if constexpr (std::is_same_v<E, f16_element>) return _mm512_cvtph_ps(bits);
     }
     template <typename E>
     static vec load_as_n(const typename E::type *p, dim n) {
