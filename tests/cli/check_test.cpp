@@ -1,0 +1,155 @@
+// verify's own machinery: it must pass what is right, and notice what is not.
+#include "check.hpp"
+
+#include <gtest/gtest.h>
+
+#include "bench.hpp"
+#include "embedded_problems.hpp"
+#include "op/lower.hpp"
+
+namespace convgrad::cli {
+namespace {
+
+op_case make_case(std::string_view text, op_kind kind, data_type type = data_type::f32) {
+    op_case c;
+    c.problem = std::make_shared<problem_string>(parse_problem(text, is_transposed(kind)));
+    c.kind = kind;
+    c.type = type;
+    c.weights = weights_formats_of(kind)[0];
+    return c;
+}
+
+/// Strides along axes of length 1 mean nothing, so they are left out of comparisons.
+conv::problem without_idle_strides(conv::problem p) {
+    for (std::size_t i = 0; i < 3; ++i) {
+        if (p.x[i].src == 1) p.src.x[i] = 0;
+        if (p.x[i].dst == 1) p.dst.x[i] = 0;
+        if (p.x[i].kernel == 1) p.weights.k[i] = 0;
+    }
+    const auto idle = [](dim length, dim &stride) {
+        if (length == 1) stride = 0;
+    };
+    idle(p.mb, p.src.n);
+    idle(p.mb, p.dst.n);
+    idle(p.groups * p.ic, p.src.c);
+    idle(p.groups * p.oc, p.dst.c);
+    idle(p.groups, p.weights.g);
+    idle(p.ic, p.weights.i);
+    idle(p.oc, p.weights.o);
+    return p;
+}
+
+TEST(op_case, problem_string_and_op_mean_the_same) {
+    for (const embedded_problem &e : embedded_problems(embedded_set::verify)) {
+        for (op_kind kind : all_op_kinds) {
+            if (is_transposed(kind) != e.deconv) continue;
+            for (auto data : {ops::data_format::nxc, ops::data_format::ncx}) {
+                for (auto weights : weights_formats_of(kind)) {
+                    op_case c = make_case(e.text, kind);
+                    c.data = data;
+                    c.weights = weights;
+                    const op_call call = make_call(c, true);
+                    const auto attrs = ops::check_op(call.node);
+                    std::vector<logical_tensor> outputs = call.node.outputs();
+                    ops::infer_shapes(attrs, call.node.inputs(), outputs);
+                    const conv::problem lowered = ops::lower(attrs, call.node.inputs(), outputs);
+                    EXPECT_EQ(without_idle_strides(lowered), without_idle_strides(call.problem))
+                        << to_string(kind) << ' ' << to_string(data) << ' ' << to_string(weights)
+                        << ' ' << e.text;
+                }
+            }
+        }
+    }
+}
+
+/// Says yes and does nothing.
+class lazy_pool final : public thread_pool {
+public:
+    [[nodiscard]] int concurrency() const noexcept override { return 2; }
+    void run(int, void (*)(void *, int), void *) override {}
+};
+
+check_result check(const op_case &c, const engine &on) {
+    tensor_store store;
+    return check_case(c, on, store, {});
+}
+
+TEST(check, passes_what_is_right) {
+    for (op_kind kind : all_op_kinds)
+        for (data_type type : {data_type::f32, data_type::bf16, data_type::f16}) {
+            const check_result r =
+                check(make_case("g2mb2ic8ih9oc12kh3sh2ph1", kind, type), engine());
+            EXPECT_EQ(r.what, outcome::passed) << to_string(kind) << ": " << r.detail;
+        }
+}
+
+TEST(check, notices_work_that_was_not_done) {
+    lazy_pool pool;
+    engine_options options;
+    options.threads = 2;
+    options.pool = &pool;
+    const engine on(options);
+    // Large enough for two threads, and for a sample instead of all elements.
+    for (op_kind kind : all_op_kinds) {
+        const check_result r = check(make_case("mb8ic64ih28oc64kh3ph1", kind), on);
+        EXPECT_EQ(r.what, outcome::failed) << to_string(kind);
+        EXPECT_NE(r.detail.find("expected"), std::string::npos) << r.detail;
+        EXPECT_NE(r.detail.find("sampled elements wrong"), std::string::npos) << r.detail;
+    }
+}
+
+TEST(check, illegal_calls_fail_with_the_library_message) {
+    op_case c = make_case("mb2ic8ih9oc8kh3", op_kind::convolution);
+    c.weights = ops::weights_format::iox;
+    const check_result r = check(c, engine());
+    EXPECT_EQ(r.what, outcome::failed);
+    EXPECT_NE(r.detail.find("invalid_op"), std::string::npos) << r.detail;
+    EXPECT_NE(r.detail.find("weights_format"), std::string::npos) << r.detail;
+}
+
+TEST(check, same_seed_same_bits) {
+    const op_case c = make_case("mb2ic8ih9oc8kh3", op_kind::convolution_backward_weights);
+    tensor_store store;
+    check_options options;
+    options.want_bits = true;
+    const auto first = check_case(c, engine(), store, options);
+    EXPECT_EQ(check_case(c, engine(), store, options).bits, first.bits);
+    options.seed = 2;
+    EXPECT_NE(check_case(c, engine(), store, options).bits, first.bits);
+}
+
+TEST(check, bound_follows_the_number_of_terms) {
+    const auto bound = [](dim terms, data_type type = data_type::f32,
+                           math_mode math = math_mode::accurate) {
+        return error_bound({0.0, 1.0, terms}, type, type, math);
+    };
+    EXPECT_NEAR(bound(1), 2 * 0x1p-24, 1e-12);
+    EXPECT_NEAR(bound(10000), 602 * 0x1p-24, 1e-9);
+    EXPECT_GT(bound(100, data_type::f32, math_mode::fast), 0x1p-7);
+    // The value itself is rounded once more, to the output's type.
+    EXPECT_GT(
+        error_bound({1.0, 1.0, 1}, data_type::bf16, data_type::bf16, math_mode::accurate), 0x1p-8);
+    EXPECT_LT(
+        error_bound({1.0, 1.0, 1}, data_type::f32, data_type::f32, math_mode::accurate), 0x1p-22);
+}
+
+TEST(bench, json_has_the_documented_keys) {
+    bench_result r;
+    r.what = make_case("mb1ic8ih9oc8kh3n\"a \\ b*2\"", op_kind::convolution, data_type::bf16);
+    r.algorithm = "tiled";
+    r.threads = 2;
+    r.min_seconds = 0.001;
+    r.median_seconds = 0.002;
+    r.bound.flops = 4e6;
+    r.bound.bytes = 1e3;
+    r.bound.peak_flops = 8e9;
+    r.bound.peak_bandwidth = 1e9;
+    EXPECT_EQ(json_line(r),
+        R"({"op": "Convolution", "dtype": "bf16", "data_format": "NXC", "weights_format": "XIO", )"
+        R"("problem": "mb1ic8ih9oc8oh7kh3", "name": "a \\ b*2", "isa": "portable", "algorithm": "tiled", )"
+        R"("threads": 2, "min_ms": 1, "median_ms": 2, "gflops": 4, "roofline": 0.5})");
+    EXPECT_TRUE(r.bound.compute_bound());
+}
+
+}  // namespace
+}  // namespace convgrad::cli
