@@ -1,12 +1,16 @@
 #include "peaks.hpp"
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
+#include <limits>
 #include <new>
+#include <numeric>
 #include <tuple>
+#include <vector>
 
 #include <fmt/format.h>
 
@@ -25,21 +29,59 @@ double seconds_of(Body &&body) {
     return std::chrono::duration<double>(clock::now() - start).count();
 }
 
-/// Shortest time per round of body(rounds): the number of rounds is raised until one call is long
-/// enough for the clock, then the best of several calls counts, the others were disturbed.
+/// Rounds of body(rounds) that take about `wanted` seconds.
 template <typename Body>
-double best_round(Body &&body) {
-    constexpr double long_enough = 0.004;
-    constexpr int repeats = 15;
-    dim rounds = 1;
-    double spent = seconds_of([&] { body(rounds); });
-    while (spent < long_enough) {
-        rounds *= spent * 8 < long_enough ? 8 : 2;
-        spent = seconds_of([&] { body(rounds); });
+dim calibrate(double wanted, Body &&body) {
+    for (dim rounds = 1;; rounds *= 2)
+        if (seconds_of([&] { body(rounds); }) >= wanted / 2) return rounds;
+}
+
+/// Long enough for the clock, short enough to fall between two interruptions by other processes.
+constexpr double slice = 0.001;
+constexpr int slices = 60;
+
+/// Sum over the threads of each one's best rate, in rounds per second, while all of them are busy.
+/// On a machine that is shared, no moment may come in which all threads run undisturbed.
+double rounds_per_second(const cpu::peak_loop &loop, const cpu::executor &threads, int workers) {
+    const dim rounds = calibrate(slice, loop.run);
+    std::vector<double> best(static_cast<std::size_t>(workers), std::numeric_limits<double>::max());
+    std::atomic<bool> finished{false};
+    threads.run(workers, [&](int worker) {
+        double &mine = best[static_cast<std::size_t>(worker)];
+        for (int i = 0; i < slices && (i == 0 || !finished); ++i)
+            mine = std::min(mine, seconds_of([&] { loop.run(rounds); }));
+        finished = true;
+    });
+    double sum = 0;
+    for (double seconds : best) sum += static_cast<double>(rounds) / seconds;
+    return sum;
+}
+
+/// Bytes per second with which one thread reads its part of a buffer over and over, while
+/// `finished` is false. Timed in pieces, so that an interruption spoils few of them; the faster
+/// quarter counts, not the fastest, which may have had the memory for itself.
+double read_rate(cpu::read_loop read, const char *data, dim part, std::atomic<bool> &finished) {
+    constexpr dim largest_piece = dim{1} << 20, least_bytes = dim{1} << 18;
+    constexpr double long_enough = 0.03;
+    const dim piece = std::min(part, largest_piece);
+    const dim repeats = std::max<dim>(1, least_bytes / piece);
+    read(data, part);
+    std::vector<double> times;
+    double spent = 0;
+    for (dim at = 0, passes = 0; times.empty() || !finished; at += piece) {
+        if (at + piece > part) {
+            at = 0;
+            if (++passes >= 2 && spent > long_enough) break;
+        }
+        times.push_back(seconds_of([&] {
+            for (dim i = 0; i < repeats; ++i) read(data + at, piece);
+        }));
+        spent += times.back();
     }
-    double best = spent;
-    for (int i = 0; i < repeats; ++i) best = std::min(best, seconds_of([&] { body(rounds); }));
-    return best / static_cast<double>(rounds);
+    finished = true;
+    const auto quarter = times.begin() + static_cast<std::ptrdiff_t>(times.size() / 4);
+    std::nth_element(times.begin(), quarter, times.end());
+    return static_cast<double>(piece * repeats) / *quarter;
 }
 
 constexpr dim granule = 4096;
@@ -74,9 +116,7 @@ double machine_peaks::flops(cpu::peak_unit unit, const engine &on) {
     if (const auto known = flops_.find(key); known != flops_.end()) return known->second;
     const int workers = on.threads();
     const cpu::executor threads = on.get().threads_up_to(workers);
-    const double round =
-        best_round([&](dim rounds) { threads.run(workers, [&](int) { loop->run(rounds); }); });
-    return flops_[key] = loop->flops * workers / round;
+    return flops_[key] = loop->flops * rounds_per_second(*loop, threads, workers);
 }
 
 double machine_peaks::bandwidth(double working_set, const engine &on) {
@@ -91,15 +131,20 @@ double machine_peaks::bandwidth(double working_set, const engine &on) {
         std::memset(buffer_.get(), 0, bytes);
     }
     const dim part = std::max<dim>(granule, static_cast<dim>(size) / workers / granule * granule);
-    const cpu::read_loop read = cpu::find_read(on.instruction_set());
     const cpu::executor threads = on.get().threads_up_to(workers);
-    const double round = best_round([&](dim rounds) {
+    double best = 0;
+    // Wide vectors are best in caches, but not always for memory.
+    for (isa set : {isa::portable, on.instruction_set()}) {
+        std::vector<double> rates(static_cast<std::size_t>(workers));
+        std::atomic<bool> finished{false};
         threads.run(workers, [&](int worker) {
             const char *mine = static_cast<const char *>(buffer_.get()) + worker * part;
-            for (dim i = 0; i < rounds; ++i) read(mine, part);
+            rates[static_cast<std::size_t>(worker)] =
+                read_rate(cpu::find_read(set), mine, part, finished);
         });
-    });
-    return bandwidth_[key] = static_cast<double>(part) * workers / round;
+        best = std::max(best, std::accumulate(rates.begin(), rates.end(), 0.0));
+    }
+    return bandwidth_[key] = best;
 }
 
 limit machine_peaks::limit_of(const op_call &call, const engine &on) {
