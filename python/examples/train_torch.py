@@ -57,8 +57,8 @@ print(accelerated)
 
 
 # %%
-def train(model: nn.Module, epochs: int = 3, batch: int = 64) -> tuple[list[float], float]:
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
+def train(model: nn.Module, epochs: int = 4, batch: int = 64) -> tuple[list[float], float]:
+    optimizer = torch.optim.Adam(model.parameters(), lr=3e-3)
     losses = []
     begin = time.perf_counter()
     for _ in range(epochs):
@@ -84,4 +84,4 @@ for step in range(0, len(losses), 4):
 print(f"time     PyTorch {seconds:.2f} s     convgrad {our_seconds:.2f} s")
 
 torch.testing.assert_close(torch.tensor(our_losses), torch.tensor(losses), rtol=2e-3, atol=2e-4)
-assert our_losses[-1] < our_losses[0]
+assert our_losses[-1] < 0.8 * our_losses[0]
