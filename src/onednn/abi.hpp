@@ -235,7 +235,7 @@ enum class graph_op_kind : int {
     X(end, 0xff)
 
 enum class graph_attribute : int {
-#define CONVGRAD_ONEDNN_NAME(name, value) name = value,
+#define CONVGRAD_ONEDNN_NAME(name, value) name = (value),
     CONVGRAD_ONEDNN_ATTRIBUTES(CONVGRAD_ONEDNN_NAME)
 #undef CONVGRAD_ONEDNN_NAME
 };

@@ -9,9 +9,9 @@ using namespace convgrad::onednn;
 
 namespace {
 
-/// The handle that asks for memory.
-void *allocate_handle() {
-    return reinterpret_cast<void *>(~std::uintptr_t{0});
+/// The one handle that is no address.
+bool asks_for_memory(const void *handle) {
+    return reinterpret_cast<std::uintptr_t>(handle) == UINTPTR_MAX;
 }
 
 bool is_host_scalar(const tensor_description &lt) {
@@ -23,7 +23,7 @@ bool is_host_scalar(const tensor_description &lt) {
 CONVGRAD_ONEDNN_API status dnnl_graph_tensor_create(
     client_tensor **made, const tensor_description *lt, client_engine *engine, void *handle) {
     if (any_null(made, lt, engine) || is_host_scalar(*lt)) return status::invalid_arguments;
-    const bool wants_memory = handle == allocate_handle();
+    const bool wants_memory = asks_for_memory(handle);
     const std::size_t bytes = wants_memory ? memory_size(*lt) : 0;
     if (bytes == SIZE_MAX) return status::invalid_arguments;
 
@@ -49,7 +49,7 @@ CONVGRAD_ONEDNN_API status dnnl_graph_tensor_create(
 
 CONVGRAD_ONEDNN_API status dnnl_graph_tensor_create_scalar(
     client_tensor **made, const tensor_description *lt, void *handle) {
-    if (any_null(made, lt, handle) || handle == allocate_handle() || !is_host_scalar(*lt))
+    if (any_null(made, lt, handle) || asks_for_memory(handle) || !is_host_scalar(*lt))
         return status::invalid_arguments;
     const std::size_t bytes = lt->type == element_type::s64 ? 8 : 4;
     if (bytes == 4 && lt->type != element_type::s32 && lt->type != element_type::f32)

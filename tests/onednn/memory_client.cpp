@@ -1,6 +1,7 @@
 // Allocators, tensors, scratchpads, threads and the trace.
 #include <atomic>
 #include <cstdlib>
+#include <dlfcn.h>
 #include <stdexcept>
 #include <thread>
 
@@ -191,6 +192,18 @@ TEST(MemoryClient, EveryFloatingPointModeComputes) {
         run(graph.get_partitions()[0], {&user.src, &user.weights}, {&user.out});
         EXPECT_EQ(user.out.bytes, user.expected.bytes);
     }
+}
+
+TEST(MemoryClient, EnginesBelongToTheOneDnnBehind) {
+    auto *live = reinterpret_cast<int (*)()>(dlsym(RTLD_DEFAULT, "stub_dnnl_live_engines"));
+    if (live == nullptr) GTEST_SKIP() << "the drop-in is alone, or before a real oneDNN";
+    const int others = live();
+    {
+        const dnnl::engine plain = cpu_engine(), with_allocator = counted::engine();
+        EXPECT_EQ(live(), others + 2);
+        EXPECT_EQ(dnnl::stream(plain).get_engine().get(), plain.get());
+    }
+    EXPECT_EQ(live(), others);
 }
 
 TEST(MemoryClient, SettingsAreKept) {
