@@ -33,6 +33,7 @@ def test_from_module(axes, transposed):
     torch.testing.assert_close(fresh(data), module(data), rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.filterwarnings("ignore:Using padding")
 @pytest.mark.parametrize("mode", ["zeros", "reflect", "replicate", "circular"])
 @pytest.mark.parametrize("padding", [2, "same"])
 def test_padding_modes(mode, padding):
