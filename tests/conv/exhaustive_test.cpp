@@ -2,12 +2,15 @@
 // reference.
 //
 // One dimension: the full product of every axis (kernel 1-3, stride 1-3, dilation 1-2, begin pad
-// 0-2, end pad -2 to 2 as output_padding makes it negative, length 1-7), groups 1, 2 and C, both
-// data formats, four weights formats, all types, all passes, all instruction sets (an emulated one
-// in every 16th case). Two dimensions: every pair of axes in every pass; type, groups, formats,
-// extras and instruction set follow from a hash of the pair's number, so that all their
-// combinations come up thousands of times each. Three dimensions: the number of triples is out of
-// reach (10^9); a fixed random sample of triples, with the rest drawn as in two dimensions.
+// 0-2, end pad -2 to 2 as output_padding makes it negative, length 1-7: 877 axes), groups 1, 2 and
+// C, both data formats, four weights formats, all types, all passes, all instruction sets (an
+// emulated one in about one of 16 cases).
+//
+// Two dimensions: all 769129 pairs of axes in every pass; type, groups, formats, extras and
+// instruction set are drawn from a hash of the pair's number.
+//
+// Three dimensions: the 6.7e8 triples are out of reach; a fixed random sample of them, with the
+// rest drawn as in two dimensions.
 #include <algorithm>
 #include <vector>
 

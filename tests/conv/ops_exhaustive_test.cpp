@@ -5,8 +5,11 @@
 // either end and the three values of auto_pad, every output_padding, length 1-7, all ops, groups 1,
 // 2 and C, both data formats, all weights formats and both grouped forms, all types; instruction
 // set, bias and accumulation change from case to case. Two and three dimensions: a fixed random
-// sample of axes with everything else drawn as well (the full product has 10^7 and 10^10 pairs and
-// triples).
+// sample of axes with everything else drawn as well (of 1.1e7 pairs and 3.5e10 triples).
+//
+// Left out where the specification can be read in two ways: lengths of ConvolutionBackwardData that
+// fit only with, or only without, output_padding taken off; and auto_pad where output_padding
+// leaves nothing of diff_dst.
 #include <algorithm>
 #include <cstring>
 #include <sstream>

@@ -157,16 +157,27 @@ std::span<const isa> usable_isas() {
     return std::span(all_isas).first(static_cast<std::size_t>(offered_isas().best) + 1);
 }
 
+namespace {
+
+/// Cases are numbered in the order of nested loops, so any divisor of a loop's length would tie an
+/// instruction set to one format. Scattered numbers do not.
+std::uint64_t scattered(std::uint64_t number) {
+    return rng(number ^ 0x5bd1e995U).next();
+}
+
+}  // namespace
+
 std::span<const isa> affordable_isas(std::uint64_t number, std::uint64_t share) {
     const std::span<const isa> all = usable_isas();
-    return offered_isas().emulated && number % share != 0 ? all.first(all.size() - 1) : all;
+    const bool turn = !offered_isas().emulated || scattered(number) % share == 0;
+    return turn ? all : all.first(all.size() - 1);
 }
 
 isa affordable_isa(std::uint64_t number) {
     constexpr std::uint64_t share = 64;
     const std::span<const isa> sets = affordable_isas(number, share);
-    if (offered_isas().emulated && number % share == 0) return sets.back();
-    return sets[number % sets.size()];
+    if (offered_isas().emulated && sets.size() == usable_isas().size()) return sets.back();
+    return sets[scattered(number) / share % sets.size()];
 }
 
 double error_bound(data_type out, double value, double magnitude, dim terms) {

@@ -43,7 +43,7 @@ struct run_report {
 /// there, AMX runs in the emulator.
 std::span<const isa> usable_isas();
 /// The same for case `number` of many: emulation is slow, so an emulated instruction set takes part
-/// in every `share`-th case only.
+/// in one of `share` cases only.
 std::span<const isa> affordable_isas(std::uint64_t number, std::uint64_t share = 16);
 /// One instruction set for case `number` of many, all of them in turn (an emulated one more
 /// rarely).
