@@ -59,6 +59,8 @@ public:
     signals_blocked() {
         sigset_t all;
         sigfillset(&all);
+        // A thread's own faults must reach the process's handlers: blocked, they kill it silently.
+        for (int fault : {SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGTRAP}) sigdelset(&all, fault);
         pthread_sigmask(SIG_SETMASK, &all, &before_);
     }
     ~signals_blocked() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
