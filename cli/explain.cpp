@@ -69,6 +69,7 @@ void explain(const op_case &c, const engine &on, machine_peaks &peaks) {
 void add_explain_options(CLI::App &app, explain_options &options) {
     app.add_option("OP", options.select.ops, "Ops, a comma list, or all")->required();
     add_selection_options(app, options.select, op_argument::positional);
+    add_output_options(app, options.output);
 }
 
 int run_explain(const explain_options &options) {
@@ -76,7 +77,7 @@ int run_explain(const explain_options &options) {
         throw usage_error(
             "explain needs a problem, e.g. convgrad explain Convolution mb8ic64ih56oc64kh3ph1");
     const selection selected = expand(options.select, embedded_set::verify);
-    print_notes(selected.notes, {});
+    print_notes(selected.notes, options.output);
     engine_cache engines;
     machine_peaks peaks;
     bool first = true;

@@ -7,6 +7,7 @@ namespace convgrad::cli {
 
 struct explain_options {
     selection_options select;
+    output_options output;
 };
 
 void add_explain_options(CLI::App &app, explain_options &options);

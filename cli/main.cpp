@@ -13,6 +13,7 @@
 #include <convgrad/version.hpp>
 
 #include "bench.hpp"
+#include "completion.hpp"
 #include "explain.hpp"
 #include "info.hpp"
 #include "op/schema.hpp"
@@ -94,6 +95,31 @@ void check_subcommand(const CLI::App &app, std::string_view word) {
                      : fmt::format("did you mean {}?", near)));
 }
 
+constexpr const char *completion_examples = R"(Examples:
+  source <(convgrad completion bash)
+  convgrad completion bash > ~/.local/share/bash-completion/completions/convgrad)";
+
+constexpr const char *manual_examples = R"(Example:
+  convgrad man | man -l -)";
+
+/// CLI11 would only say that an option was not expected.
+[[noreturn]] void refuse_extras(const CLI::App &app) {
+    const CLI::App *at = &app;
+    while (!at->get_subcommands().empty()) at = at->get_subcommands().front();
+    const std::vector<std::string> extras = at->remaining();
+    const std::string word = extras.empty() ? "" : extras.front();
+    if (!word.starts_with("-"))
+        throw usage_error(fmt::format("{}: unexpected argument '{}'", at->get_name(), word));
+    std::vector<std::string> names;
+    for (const CLI::Option *o : at->get_options())
+        for (const std::string &name : o->get_lnames()) names.push_back("--" + name);
+    const std::vector<std::string_view> views(names.begin(), names.end());
+    const std::string_view near = ops::nearest(word.substr(0, word.find('=')), views);
+    throw usage_error(fmt::format("{} has no option '{}'; {}", at->get_name(), word,
+        near.empty() ? fmt::format("convgrad {} --help lists them", at->get_name())
+                     : fmt::format("did you mean {}?", near)));
+}
+
 int run(int argc, char **argv) {
     CLI::App app("Convolutions and their gradients on CPUs", "convgrad");
     app.set_version_flag("--version", CONVGRAD_VERSION_STRING);
@@ -143,9 +169,22 @@ int run(int argc, char **argv) {
     train_app->footer(train_examples);
     train_app->callback([&] { status = run_train(train); });
 
+    std::string shell;
+    CLI::App *completion_app =
+        app.add_subcommand("completion", "Print a script that completes this command in a shell");
+    completion_app->add_option("SHELL", shell, "bash")->required()->check(CLI::IsMember({"bash"}));
+    completion_app->footer(completion_examples);
+    completion_app->callback([&] { fmt::print("{}", bash_completion(app)); });
+
+    CLI::App *manual_app = app.add_subcommand("man", "Print the manual page");
+    manual_app->footer(manual_examples);
+    manual_app->callback([&] { fmt::print("{}", manual_page(app)); });
+
     try {
         check_subcommand(app, argc > 1 ? argv[1] : "");
         app.parse(argc, argv);
+    } catch (const CLI::ExtrasError &) {
+        refuse_extras(app);
     } catch (const CLI::ParseError &e) {
         return app.exit(e) == 0 ? 0 : exit_usage;
     }

@@ -179,7 +179,7 @@ const single_ops = () => {
   };
   const count = filters(update);
   const types = unique(results.map((r) => r.dtype));
-  const plot = section(main, 'Roofline', 'Every point is one problem with one op. The lines are this machine’s limits, measured in the same run: arithmetic (level) and reading (rising). Hover over a point to see the limit of that problem.');
+  const plot = section(main, 'Roofline', 'Every point is one problem with one op. The lines are this machine’s limits, measured in the same run: arithmetic (level) and reading (rising). Point at one (or tap it) to see its own limit.');
   legend(plot, types);
   const redraw_roofline = chart(plot, 'Roofline plot', (svg, width) =>
     roofline(svg, width, visible, data.engines.filter((e) => !state.engine || e.label === state.engine)));

@@ -99,7 +99,7 @@ class Browser:
             time.sleep(0.05)
         raise TimeoutError(f"{path} does not become ready")
 
-    def screenshot(self, path, whole=True):
-        picture = self.call("Page.captureScreenshot", format="png", captureBeyondViewport=whole)
+    def screenshot(self, path, **options):
+        picture = self.call("Page.captureScreenshot", format="png", captureBeyondViewport=True, **options)
         with open(path, "wb") as file:
             file.write(base64.b64decode(picture["data"]))
