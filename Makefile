@@ -6,8 +6,10 @@ PREFIX ?= /usr/local
 
 .PHONY: run test test-torch build setup install clean format tidy help
 
-run: build ## set up, build, and check all ops and types on the built-in problems
+run: build ## set up, build, check all ops and types, then train a network and write a report
 	$(BUILD)/bin/convgrad verify
+	$(BUILD)/bin/convgrad train --html $(BUILD)/report.html
+	@echo "How fast each layer ran, and why: open $(CURDIR)/$(BUILD)/report.html in a browser."
 
 test: build ## set up, build, and pass all tests
 	ctest --preset $(PRESET) -j $(JOBS)
