@@ -19,7 +19,6 @@ find_missing() {
     need pkg-config pkg-config --version
     need python3-venv python3 -c 'import ensurepip, venv'
     need libgtest-dev header gtest/gtest.h
-    need libbenchmark-dev header benchmark/benchmark.h
     need libcli11-dev header CLI/CLI.hpp
     need libfmt-dev header fmt/format.h
     need nlohmann-json3-dev header nlohmann/json.hpp
