@@ -81,8 +81,9 @@ std::vector<data_type> parse_types(std::string_view value) {
     std::vector<data_type> types;
     for (const std::string &entry : split_list(value)) {
         for (data_type type : {data_type::f32, data_type::bf16, data_type::f16}) {
-            const auto name = std::string(to_string(type));
-            const bool all = lower(entry) == name || lower(entry) == name + ":" + name + ":" + name;
+            const std::string_view name = to_string(type);
+            const std::string text = lower(entry);
+            const bool all = text == name || text == fmt::format("{0}:{0}:{0}", name);
             if (all && std::find(types.begin(), types.end(), type) == types.end())
                 types.push_back(type);
         }
@@ -150,7 +151,7 @@ private:
 
     /// Beside the file that names it, else as it stands.
     static fs::path find(const std::string &name, const fs::path &from, const std::string &where) {
-        const fs::path beside = from.parent_path() / name;
+        fs::path beside = from.parent_path() / name;
         if (fs::exists(beside)) return beside;
         if (fs::exists(name)) return name;
         throw usage_error(fmt::format("{}: cannot find batch file '{}'", where, name));
