@@ -1,6 +1,6 @@
 #include "terminal.hpp"
 
-#include <algorithm>
+#include <cmath>
 #include <cstdlib>
 
 #include <sys/ioctl.h>
@@ -29,7 +29,7 @@ std::size_t terminal_width() {
 }
 
 std::string time_text(double seconds) {
-    const auto s = static_cast<long>(seconds + 0.5);
+    const long s = std::lround(seconds);
     if (s < 60) return fmt::format("{}s", s);
     if (s < 3600) return fmt::format("{}m{:02}s", s / 60, s % 60);
     return fmt::format("{}h{:02}m", s / 3600, s / 60 % 60);
