@@ -22,12 +22,6 @@ bool colours_wanted() {
     return isatty(STDOUT_FILENO) != 0 && !dumb_terminal();
 }
 
-std::size_t terminal_width() {
-    winsize size{};
-    const bool known = ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0;
-    return known ? size.ws_col : 80;
-}
-
 std::string time_text(double seconds) {
     const long s = std::lround(seconds);
     if (s < 60) return fmt::format("{}s", s);
@@ -44,9 +38,18 @@ std::string paint(std::string_view text, colour c) {
     return fmt::format("\033[{}m{}\033[0m", codes[static_cast<std::size_t>(c)], text);
 }
 
+std::size_t terminal_width() {
+    winsize size{};
+    const bool known = ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0;
+    return known ? size.ws_col : 80;
+}
+
+bool progress_visible() {
+    return isatty(STDERR_FILENO) != 0 && !dumb_terminal();
+}
+
 progress::progress(std::size_t total, bool quiet)
-    : total_(total),
-      enabled_(!quiet && total > 0 && isatty(STDERR_FILENO) != 0 && !dumb_terminal()) {}
+    : total_(total), enabled_(!quiet && total > 0 && progress_visible()) {}
 
 progress::~progress() {
     clear();

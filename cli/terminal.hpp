@@ -13,6 +13,11 @@ enum class colour { red, green, yellow, bold };
 /// `text` in a colour if stdout is a terminal and NO_COLOR is not set, else `text`.
 std::string paint(std::string_view text, colour c);
 
+/// Columns of the terminal behind stderr; 80 if it does not tell.
+std::size_t terminal_width();
+/// Whether somebody sees a line on stderr that changes in place.
+bool progress_visible();
+
 /// A bar on stderr with count, time left and what is being done. Silent in a pipe.
 class progress {
 public:

@@ -4,8 +4,6 @@
 #include <chrono>
 #include <cstdio>
 
-#include <unistd.h>
-
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -89,7 +87,7 @@ train::settings make_settings(const train_options &options, std::optional<train:
 class live_line {
 public:
     live_line(const train::settings &chosen, bool quiet)
-        : chosen_(chosen), enabled_(!quiet && isatty(STDERR_FILENO) != 0) {}
+        : chosen_(chosen), enabled_(!quiet && progress_visible()) {}
     ~live_line() { clear(); }
     live_line(const live_line &) = delete;
     live_line &operator=(const live_line &) = delete;
@@ -102,9 +100,11 @@ public:
         const std::string accuracy = chosen_.model == train::model_kind::classifier ? fmt::format(
                                          "  accuracy {:5.1f} %", now.so_far.accuracy * 100)
                                                                                     : "";
-        fmt::print(stderr, "\r\033[Kepoch {}/{} [{:#<{}}{:.<{}}]  loss {:.4f}{}  {:.0f} images/s",
-            now.epoch, chosen_.epochs, "", full, "", cells - full, now.so_far.loss, accuracy,
-            now.images_per_second);
+        const std::string line =
+            fmt::format("epoch {}/{} [{:#<{}}{:.<{}}]  loss {:.4f}{}  {:.0f} images/s", now.epoch,
+                chosen_.epochs, "", full, "", cells - full, now.so_far.loss, accuracy,
+                now.images_per_second);
+        fmt::print(stderr, "\r\033[K{}", line.substr(0, terminal_width() - 1));
         std::fflush(stderr);
         visible_ = true;
     }
