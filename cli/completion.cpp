@@ -84,7 +84,7 @@ std::string words_of(const CLI::App &app) {
     std::string words = fmt::format("{}", fmt::join(option_names(app), " "));
     for (const CLI::Option *o : app.get_options()) {
         const std::string values = o->get_positional() ? values_of(o->get_name(true)) : "";
-        if (!values.empty()) words = values + " " + words;
+        if (!values.empty()) words = fmt::format("{} {}", values, words);
     }
     return words;
 }

@@ -77,7 +77,7 @@ train::settings make_settings(const train_options &options, std::optional<train:
     choose(chosen.type, type, fixed, "--dtype");
     choose(chosen.seed, options.seed, fixed, "--seed");
     choose(chosen.batch, options.batch, fixed, "--mb");
-    constexpr int small_set = 15, large_set = 4;  // epochs
+    constexpr int small_set = 15, large_set = 2;  // epochs
     if (!fixed) chosen.epochs = options.data.empty() ? small_set : large_set;
     choose(chosen.epochs, options.epochs, false, "--epochs");
     return chosen;
@@ -156,7 +156,7 @@ void add_train_options(CLI::App &app, train_options &options) {
         ->option_text("TYPE")
         ->group(what);
     app.add_option("--epochs", options.epochs,
-           "Passes over the training images; default: 15, with --data 4")
+           "Passes over the training images; default: 15, with --data 2")
         ->check(CLI::Range(1, 100000))
         ->option_text("N")
         ->group(what);

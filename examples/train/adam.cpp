@@ -4,7 +4,8 @@
 
 namespace convgrad::train {
 
-adam::adam(std::vector<parameter *> parameters, float weight_decay) : weight_decay_(weight_decay) {
+adam::adam(const std::vector<parameter *> &parameters, float weight_decay)
+    : weight_decay_(weight_decay) {
     for (parameter *p : parameters)
         states_.push_back({p, std::vector<float>(p->value.size(), 0.0F),
             std::vector<float>(p->value.size(), 0.0F)});

@@ -9,7 +9,7 @@ namespace convgrad::train {
 
 class adam {
 public:
-    explicit adam(std::vector<parameter *> parameters, float weight_decay);
+    adam(const std::vector<parameter *> &parameters, float weight_decay);
 
     /// One step with gradients divided by `gradient_scale`. If one of them is not finite (16-bit
     /// overflow), nothing changes and the answer is false.

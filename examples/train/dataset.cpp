@@ -66,8 +66,10 @@ void complete(dataset &data) {
 /// A file by MNIST's usual names: with a dash, or with the dot that some archives have.
 std::string find_file(
     const std::filesystem::path &directory, const std::string &stem, const std::string &ending) {
-    for (const char *separator : {"-", "."}) {
-        const auto path = directory / (stem + separator + ending);
+    for (const char separator : {'-', '.'}) {
+        std::string name = stem;
+        name.append(1, separator).append(ending);
+        const auto path = directory / name;
         if (std::filesystem::exists(path)) return path.string();
     }
     const std::string name = stem + "-" + ending;
