@@ -32,6 +32,7 @@ struct tiled_data::scratch {
     char *patch;
     float *c;
     float *bias;
+    dim *runs;            // two lists of as many entries as there are taps
     char *exact;          // memory of exact_
     dim held_block = -1;  // group·blocks + block whose weights are packed
     value_range weights_range;
@@ -49,7 +50,7 @@ dim tiled_data::c_floats() const {
 std::size_t tiled_data::scratch_bytes() const {
     const dim bytes = round_up_to(panels_per_block_ * panel_bytes(kept_units()), 64)
         + patch_bytes() + round_up_to(4 * c_floats(), 64)
-        + round_up_to(4 * panels_per_block_ * panel_width(), 64);
+        + round_up_to(4 * panels_per_block_ * panel_width(), 64) + round_up_to(16 * taps_, 64);
     return static_cast<std::size_t>(bytes) + (exact_ ? exact_->scratch_bytes() : 0);
 }
 
@@ -65,7 +66,9 @@ tiled_data::scratch tiled_data::make_scratch(char *memory) const {
     char *bias = c + round_up_to(4 * c_floats(), 64);
     s.c = static_cast<float *>(static_cast<void *>(c));
     s.bias = static_cast<float *>(static_cast<void *>(bias));
-    s.exact = bias + round_up_to(4 * panels_per_block_ * panel_width(), 64);
+    char *runs = bias + round_up_to(4 * panels_per_block_ * panel_width(), 64);
+    s.runs = static_cast<dim *>(static_cast<void *>(runs));
+    s.exact = runs + round_up_to(16 * taps_, 64);
     s.held_block = -1;
     return s;
 }
@@ -220,6 +223,29 @@ void tiled_data::for_each_run(const dim (&length)[3], Body &&body) const {
     }
 }
 
+/// The taps of a phase of which some position in rows [h, h + rows) of plane d lies inside the input, as
+/// offsets in the operands. Taps that meet only padding would add zeros: with large dilations, or on
+/// small maps, that is a third of all.
+dim tiled_data::list_runs(const scratch &s, const conv_phase &f, const task &t, dim d, dim h, dim rows,
+    const dim *in_taps, const dim *packed_taps) const {
+    const auto inside = [&](int a, dim first, dim count, dim off) {
+        const dim low = (t.t0[a] + first) * walk_[a].in_step + off;
+        return low + (count - 1) * walk_[a].in_step >= 0 && low < walk_[a].in_length;
+    };
+    dim runs = 0, tap = f.first_tap;
+    const dim widths = static_cast<dim>(f.axis[2]->taps.size());
+    for (const axis_tap &kd : f.axis[0]->taps)
+        for (const axis_tap &kh : f.axis[1]->taps) {
+            const bool real = inside(0, d, 1, kd.off) && inside(1, h, rows, kh.off);
+            for (dim kw = 0; real && kw < widths; ++kw, ++runs) {
+                s.runs[runs] = in_taps[tap + kw];
+                s.runs[taps_ + runs] = packed_taps[tap + kw];
+            }
+            tap += widths;
+        }
+    return runs;
+}
+
 bool tiled_data::stores_itself(dim panel) const {
     return write_output_ && panel_vectors(panel) * kernels_.lanes <= roles_.out_c - panel * panel_width();
 }
@@ -247,8 +273,9 @@ void tiled_data::multiply(const scratch &s, const task &t, dim chunk) const {
         const conv_phase &f = taps_of_.phases[ph];
         dim length[3];
         if (!phase_length(f, t, length)) continue;
-        args.a_run = taps.data() + f.first_tap;
-        args.b_run = tap_packed_[chunk == chunks_ - 1 ? 1 : 0].data() + f.first_tap;
+        const dim *packed = tap_packed_[chunk == chunks_ - 1 ? 1 : 0].data();
+        args.a_run = t.padded ? s.runs : taps.data() + f.first_tap;
+        args.b_run = t.padded ? s.runs + taps_ : packed + f.first_tap;
         args.runs = f.taps;
         for (dim j = 0; j < panels_per_block_; ++j) {
             const dim panel = t.block * panels_per_block_ + j;
@@ -259,6 +286,9 @@ void tiled_data::multiply(const scratch &s, const task &t, dim chunk) const {
             args.accumulate = chunk > 0 || (to_output && p_.accumulate);
             args.b = weights + j * panel_bytes(chunk_units);
             for_each_run(length, [&](dim d, dim h, dim count) {
+                if (t.padded)
+                    args.runs = list_runs(
+                        s, f, t, d, h, flat_ ? length[1] : 1, taps.data(), packed);
                 args.c = to_output
                     ? static_cast<float *>(static_cast<void *>(
                         out + size * out_position(roles_.out, f, t, panel * panel_width(), d, h)))

@@ -68,6 +68,8 @@ private:
     void pack_weights(scratch &s, const task &t, dim first_chunk, dim chunks) const;
     [[nodiscard]] value_range pack_patch(const scratch &s, const task &t, dim chunk) const;
     [[nodiscard]] value_range scan_input(const task &t, dim chunk) const;
+    [[nodiscard]] dim list_runs(const scratch &s, const conv_phase &f, const task &t, dim d, dim h,
+        dim rows, const dim *in_taps, const dim *packed_taps) const;
     void multiply(const scratch &s, const task &t, dim chunk) const;
     void multiply_careful(const scratch &s, const task &t) const;
     void load_bias(const scratch &s, const task &t) const;
