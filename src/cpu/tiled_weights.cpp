@@ -324,12 +324,15 @@ void tiled_weights::multiply(
     args.b_tile = 64;
     args.a_part = part_bytes(rows_);
     args.b_part = part_bytes(columns_);
-    args.a_run = rows.run;
-    args.b_run = columns.run;
+    const auto &kd = walk_[0].phases[0].taps, &kh = walk_[1].phases[0].taps;
+    const std::size_t widths = walk_[2].phases[0].taps.size();
+    dim row_run[most_runs], column_run[most_runs];
+    args.a_run = row_run;
+    args.b_run = column_run;
     for (dim run0 = 0; run0 < all_runs; run0 += most_runs) {
-        args.runs = std::min(most_runs, all_runs - run0);
-        describe_operand(data, s, rows_, t, run0, args.runs, rows);
-        describe_operand(data, s, columns_, t, run0, args.runs, columns);
+        const dim runs = std::min(most_runs, all_runs - run0);
+        describe_operand(data, s, rows_, t, run0, runs, rows);
+        describe_operand(data, s, columns_, t, run0, runs, columns);
         args.a_step = rows.step;
         args.b_step = columns.step;
         args.accumulate = !first || run0 > 0;
@@ -338,6 +341,18 @@ void tiled_weights::multiply(
             const int vectors = static_cast<int>(
                 std::min<dim>(vectors_, div_up(t.columns - j * panel_width(), kernels_.lanes)));
             for (std::size_t tap = 0; tap < tap_patch_.size(); ++tap) {
+                // Rows of src that lie in the padding would add zeros.
+                const axis_tap &tap_d = kd[tap / widths / kh.size()], &tap_h = kh[tap / widths % kh.size()];
+                args.runs = 0;
+                for (dim r = 0; r < runs; ++r) {
+                    const dim d = (run0 + r) / of.runs, h = (run0 + r) % of.runs;
+                    const dim x = (t.t0[0] + d) * walk_[0].in_step + tap_d.off;
+                    const dim y = (t.t0[1] + h) * walk_[1].in_step + tap_h.off;
+                    if (t.padded && (x < 0 || x >= walk_[0].in_length)) continue;
+                    if (t.padded && !by_rows_ && (y < 0 || y >= walk_[1].in_length)) continue;
+                    row_run[args.runs] = rows.run[r];
+                    column_run[args.runs++] = columns.run[r];
+                }
                 args.a = rows.base + (rows.shift != nullptr ? rows.shift[tap] : 0);
                 args.b = columns.base + j * columns.panel
                     + (columns.shift != nullptr ? columns.shift[tap] : 0);
