@@ -10,6 +10,7 @@
 #include "cpu/narrow_weights.hpp"
 #include "cpu/tiled_data.hpp"
 #include "cpu/tiled_weights.hpp"
+#include "cpu/workspace_limit.hpp"
 
 namespace convgrad::conv {
 namespace {
@@ -126,10 +127,7 @@ std::unique_ptr<const plan> make_plan(
         if (reason.empty() && chosen) reason = "ranked lower";
         if (reason.empty()) {
             chosen = build(a, p, limits);
-            if (chosen->workspace() > limits.workspace)
-                throw error(error_code::out_of_memory,
-                    "convolution: the workspace limit is " + std::to_string(limits.workspace)
-                        + " bytes, but the leanest plan needs " + std::to_string(chosen->workspace()));
+            cpu::check_workspace("convolution", chosen->workspace(), limits.workspace);
             if (refusals == nullptr) return chosen;
             continue;
         }

@@ -2,10 +2,9 @@
 
 #include <algorithm>
 
-#include <convgrad/error.hpp>
-
 #include "cpu/element.hpp"
 #include "cpu/tasks.hpp"
+#include "cpu/workspace_limit.hpp"
 
 namespace convgrad::cpu {
 namespace {
@@ -28,12 +27,6 @@ void inner_range(const axis_walk &walk, const axis_phase &phase, dim &lo, dim &h
     }
     lo = std::min(lo, phase.count);
     hi = std::max(hi, lo);
-}
-
-[[noreturn]] void refuse_limit(std::size_t limit, std::size_t need) {
-    throw error(error_code::out_of_memory,
-        "depthwise convolution: the workspace limit is " + std::to_string(limit)
-            + " bytes, but the leanest plan needs " + std::to_string(need));
 }
 
 }  // namespace
@@ -67,8 +60,7 @@ depthwise_data::depthwise_data(
     block_ = std::min(block_channels, pitch_);
     segment_ = std::min(segment_positions, walk_[2].longest);
     while (shared_bytes() + scratch_bytes() > workspace_limit && segment_ > 1) segment_ /= 2;
-    if (shared_bytes() + scratch_bytes() > workspace_limit)
-        refuse_limit(workspace_limit, shared_bytes() + scratch_bytes());
+    check_workspace("depthwise convolution", shared_bytes() + scratch_bytes(), workspace_limit);
     workers_ = static_cast<int>(std::min<dim>(
         {std::max(threads, 1), p.mb * walk_[0].out_length * walk_[1].out_length,
             static_cast<dim>((workspace_limit - shared_bytes()) / scratch_bytes())}));
@@ -193,7 +185,7 @@ depthwise_weights::depthwise_weights(
     const dim bytes = 4 * partial_floats();
     parts_ = std::clamp<dim>(std::min(parts_wanted, partials_most / bytes), 1, rows_);
     while (parts_ > 1 && workspace() > workspace_limit) --parts_;
-    if (workspace() > workspace_limit) refuse_limit(workspace_limit, workspace());
+    check_workspace("depthwise convolution", workspace(), workspace_limit);
 }
 
 std::size_t depthwise_weights::workspace() const {

@@ -10,11 +10,10 @@
 
 #include <algorithm>
 
-#include <convgrad/error.hpp>
-
 #include "cpu/element.hpp"
 #include "cpu/tasks.hpp"
 #include "cpu/tiled.hpp"
+#include "cpu/workspace_limit.hpp"
 
 namespace convgrad::cpu {
 namespace {
@@ -54,10 +53,7 @@ narrow_data::narrow_data(
     choose(threads);
     settle();
     while (scratch_bytes() > workspace_limit && shrink()) settle();
-    if (scratch_bytes() > workspace_limit)
-        throw error(error_code::out_of_memory,
-            "convolution: the workspace limit is " + std::to_string(workspace_limit)
-                + " bytes, but the leanest plan needs " + std::to_string(scratch_bytes()));
+    check_workspace("convolution", scratch_bytes(), workspace_limit);
     workers_ = static_cast<int>(std::min<dim>(
         {std::max(threads, 1), tasks_, static_cast<dim>(workspace_limit / scratch_bytes())}));
 }

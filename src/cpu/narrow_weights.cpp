@@ -7,11 +7,10 @@
 #include <algorithm>
 #include <cstring>
 
-#include <convgrad/error.hpp>
-
 #include "cpu/element.hpp"
 #include "cpu/tasks.hpp"
 #include "cpu/tiled.hpp"
+#include "cpu/workspace_limit.hpp"
 
 namespace convgrad::cpu {
 namespace {
@@ -30,7 +29,7 @@ struct narrow_weights::task {
     float *partial;
     dim n, first_group, groups;
     dim t0[3], length[3];
-    bool padded, first;
+    bool first;
 };
 
 struct narrow_weights::scratch {
@@ -61,10 +60,7 @@ narrow_weights::narrow_weights(
     }
     parts_ = std::min(parts_, tiles_all_);
     const std::size_t fixed = static_cast<std::size_t>(4 * parts_ * partial_floats());
-    if (fixed + scratch_bytes() > workspace_limit)
-        throw error(error_code::out_of_memory,
-            "weights gradient: the workspace limit is " + std::to_string(workspace_limit)
-                + " bytes, but the leanest plan needs " + std::to_string(fixed + scratch_bytes()));
+    check_workspace("weights gradient", fixed + scratch_bytes(), workspace_limit);
     tasks_ = parts_ * group_blocks_;
     workers_ = static_cast<int>(std::min<dim>({std::max(threads, 1), tasks_,
         static_cast<dim>((workspace_limit - fixed) / scratch_bytes())}));
@@ -80,11 +76,7 @@ void narrow_weights::settle() {
     src_pitch_ = round_up_to(positions, 16);
     plane_pitch_ = round_up_to((tile_[1] - 1) * patch_[2].length + tile_[2], kernels_.lanes);
     dst_pitch_ = round_up_to(tile_[0] * plane_pitch_, 16);
-    tap_patch_.clear();
-    for (dim d : patch_[0].start[0])
-        for (dim h : patch_[1].start[0])
-            for (dim w : patch_[2].start[0])
-                tap_patch_.push_back((d * patch_[1].length + h) * patch_[2].length + w);
+    tap_patch_ = list_phases(walk_, patch_, p_.weights, p_.src).patch;
     tiles_all_ = p_.mb * tiles_[0] * tiles_[1] * tiles_[2];
     group_blocks_ = div_up(p_.groups, groups_);
 }
@@ -130,7 +122,6 @@ void narrow_weights::execute(
         const dim first = tiles_all_ * part / parts_, last = tiles_all_ * (part + 1) / parts_;
         for (dim tile = first; tile < last; ++tile) {
             dim rest = tile;
-            t.padded = false;
             for (int a = 2; a >= 0; --a) {
                 t.t0[a] = rest % tiles_[a] * tile_[a];
                 rest /= tiles_[a];

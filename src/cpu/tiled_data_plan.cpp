@@ -6,10 +6,9 @@
 #include <algorithm>
 #include <cmath>
 
-#include <convgrad/error.hpp>
-
 #include "cpu/tiled.hpp"
 #include "cpu/tiled_data.hpp"
+#include "cpu/workspace_limit.hpp"
 
 namespace convgrad::cpu {
 namespace {
@@ -41,10 +40,7 @@ tiled_data::tiled_data(const conv::problem &p, const kernel_set &kernels, const 
         settle();
         if (exact != nullptr) exact_.reset(new tiled_data(*this, *exact));
     }
-    if (scratch_bytes() > workspace_limit)
-        throw error(error_code::out_of_memory,
-            "convolution: the workspace limit is " + std::to_string(workspace_limit)
-                + " bytes, but the leanest plan needs " + std::to_string(scratch_bytes()));
+    check_workspace("convolution", scratch_bytes(), workspace_limit);
     workers_ = static_cast<int>(std::min<dim>(
         {std::max(threads, 1), tasks_, static_cast<dim>(workspace_limit / scratch_bytes())}));
 }

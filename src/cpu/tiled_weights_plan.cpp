@@ -1,11 +1,11 @@
 // Choice of blocks for tiled_weights. Everything that decides the order of a sum (tiles, parts) comes
 // from the problem and constants; the number of threads decides only how many workers there are.
 #include <algorithm>
-
-#include <convgrad/error.hpp>
+#include <utility>
 
 #include "cpu/tiled.hpp"
 #include "cpu/tiled_weights.hpp"
+#include "cpu/workspace_limit.hpp"
 
 namespace convgrad::cpu {
 namespace {
@@ -59,10 +59,7 @@ tiled_weights::tiled_weights(const conv::problem &p, const kernel_set &kernels,
     }
     tasks_ = parts_ * p.groups * rows_.blocks * columns_.blocks;
     const std::size_t fixed = static_cast<std::size_t>(4 * parts_ * partial_floats());
-    if (fixed + scratch_bytes() > workspace_limit)
-        throw error(error_code::out_of_memory,
-            "weights gradient: the workspace limit is " + std::to_string(workspace_limit)
-                + " bytes, but the leanest plan needs " + std::to_string(fixed + scratch_bytes()));
+    check_workspace("weights gradient", fixed + scratch_bytes(), workspace_limit);
     workers_ = static_cast<int>(std::min<dim>({std::max(threads, 1), tasks_,
         static_cast<dim>((workspace_limit - fixed) / scratch_bytes())}));
 }
@@ -159,19 +156,12 @@ void tiled_weights::choose_parts(std::size_t workspace_limit) {
 
 void tiled_weights::settle_tile() {
     for (int a = 0; a < 3; ++a) patch_[a] = make_patch(walk_[a], tile_[a]);
-    tap_patch_.clear();
-    tap_input_.clear();
+    phase_list taps = list_phases(walk_, patch_, p_.weights, p_.src);
+    tap_patch_ = std::move(taps.patch);
+    tap_input_ = std::move(taps.input);
+    for (dim &offset : tap_input_) offset *= 4;
     tap_rows_.clear();
     tap_columns_.clear();
-    const conv::data_strides &src = p_.src;
-    for (const axis_tap &d : walk_[0].phases[0].taps)
-        for (const axis_tap &h : walk_[1].phases[0].taps)
-            for (const axis_tap &w : walk_[2].phases[0].taps)
-                tap_input_.push_back(4 * (d.off * src.x[0] + h.off * src.x[1] + w.off * src.x[2]));
-    for (dim d : patch_[0].start[0])
-        for (dim h : patch_[1].start[0])
-            for (dim w : patch_[2].start[0])
-                tap_patch_.push_back((d * patch_[1].length + h) * patch_[2].length + w);
     for (dim position : tap_patch_) {
         tap_rows_.push_back(position * 4 * padded(rows_, rows_.block));
         tap_columns_.push_back(position * 4 * panel_width());

@@ -1,0 +1,19 @@
+// The one way to say that a caller's workspace limit cannot be met.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include <convgrad/error.hpp>
+
+namespace convgrad::cpu {
+
+/// Throws out_of_memory if `need` bytes, what the leanest plan takes, exceed the limit.
+inline void check_workspace(std::string_view what, std::size_t need, std::size_t limit) {
+    if (need <= limit) return;
+    throw error(error_code::out_of_memory,
+        std::string(what) + ": the workspace limit is " + std::to_string(limit)
+            + " bytes, but the leanest plan needs " + std::to_string(need));
+}
+
+}  // namespace convgrad::cpu
