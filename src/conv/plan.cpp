@@ -35,6 +35,11 @@ public:
         return std::max(driver_.workspace(), bias_.workspace());
     }
     [[nodiscard]] std::string describe() const override { return driver_.describe(); }
+    [[nodiscard]] cpu::work_cut cut(int threads) const override {
+        cpu::work_list work = driver_.work();
+        bias_.add_work(work, threads);
+        return cpu::cut_work(work, threads);
+    }
     void execute(const buffers &data, void *workspace, const cpu::executor &threads) const override {
         driver_.execute(data, static_cast<char *>(workspace), threads);
         bias_.execute(data, static_cast<char *>(workspace), threads);

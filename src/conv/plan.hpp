@@ -10,6 +10,7 @@
 
 #include "conv/problem.hpp"
 #include "cpu/parallel.hpp"
+#include "cpu/work_cut.hpp"
 
 namespace convgrad::conv {
 
@@ -34,6 +35,9 @@ public:
     [[nodiscard]] virtual std::size_t workspace() const = 0;
     /// Blocks and tiles, for explain and logs: "tile 4x14 oc 64 ic 64".
     [[nodiscard]] virtual std::string describe() const = 0;
+    /// How execute() would share its work out to `threads` threads, no more than the plan was made
+    /// for: for explain and tests.
+    [[nodiscard]] virtual cpu::work_cut cut(int threads) const = 0;
     virtual void execute(const buffers &data, void *workspace, const cpu::executor &threads) const = 0;
 };
 

@@ -3,6 +3,7 @@
 
 #include "conv/problem.hpp"
 #include "cpu/parallel.hpp"
+#include "cpu/work_cut.hpp"
 
 namespace convgrad::cpu {
 
@@ -11,6 +12,8 @@ public:
     /// Does nothing if the problem has no bias gradient. A small workspace limit means fewer parts.
     channel_sums(const conv::problem &p, std::size_t workspace_limit);
     [[nodiscard]] std::size_t workspace() const;
+    /// Adds its stages to those of the gradient that it goes with.
+    void add_work(work_list &work, int threads) const;
     void execute(const conv::buffers &data, char *workspace, const executor &threads) const;
 
 private:

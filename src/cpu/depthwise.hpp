@@ -10,6 +10,7 @@
 #include "cpu/kernels/kernels.hpp"
 #include "cpu/parallel.hpp"
 #include "cpu/phases.hpp"
+#include "cpu/work_cut.hpp"
 
 namespace convgrad::cpu {
 
@@ -23,6 +24,7 @@ public:
         std::size_t workspace_limit);
     [[nodiscard]] std::size_t workspace() const;
     [[nodiscard]] std::string describe() const;
+    [[nodiscard]] work_list work() const;
     void execute(const conv::buffers &data, char *workspace, const executor &threads) const;
 
 private:
@@ -52,6 +54,7 @@ public:
         std::size_t workspace_limit);
     [[nodiscard]] std::size_t workspace() const;
     [[nodiscard]] std::string describe() const;
+    [[nodiscard]] work_list work() const;
     void execute(const conv::buffers &data, char *workspace, const executor &threads) const;
 
 private:

@@ -27,7 +27,7 @@ constexpr dim most_vectors = 4;
 
 struct narrow_data::task {
     const conv::buffers *data;
-    dim n, first_group, groups;
+    dim n, images, first_group, groups;
     dim t0[3], length[3];
     bool padded;
 };
@@ -147,21 +147,61 @@ void narrow_data::execute(const conv::buffers &data, char *workspace, const exec
             + groups_ * roles_.out_c * c_pitch_ * static_cast<dim>(taps_of_.phases.size());
     }
     for_each_task(threads.limited(workers_), tasks_, [&](int worker, dim index) {
-        task t {};
-        t.data = &data;
-        for (int a = 2; a >= 0; --a) {
-            t.t0[a] = index % tiles_[a] * tile_[a];
-            index /= tiles_[a];
-            t.length[a] = std::min(tile_[a], walk_[a].longest - t.t0[a]);
-            t.padded = t.padded || touches_padding(walk_[a], t.t0[a], t.length[a]);
-        }
-        const dim image_groups = div_up(p_.mb, images_per_task_);
-        t.first_group = index / image_groups * groups_;
-        t.groups = std::min(groups_, p_.groups - t.first_group);
-        t.n = index % image_groups * images_per_task_;
-        const dim last = std::min(t.n + images_per_task_, p_.mb);
-        for (; t.n < last; ++t.n) run_task(workers[static_cast<std::size_t>(worker)], t);
+        task t = make_task(data, index);
+        for (dim i = 0; i < t.images; ++i, ++t.n) run_task(workers[static_cast<std::size_t>(worker)], t);
     });
+}
+
+narrow_data::task narrow_data::make_task(const conv::buffers &data, dim index) const {
+    task t {};
+    t.data = &data;
+    for (int a = 2; a >= 0; --a) {
+        t.t0[a] = index % tiles_[a] * tile_[a];
+        index /= tiles_[a];
+        t.length[a] = std::min(tile_[a], walk_[a].longest - t.t0[a]);
+        t.padded = t.padded || touches_padding(walk_[a], t.t0[a], t.length[a]);
+    }
+    const dim image_groups = div_up(p_.mb, images_per_task_);
+    t.first_group = index / image_groups * groups_;
+    t.groups = std::min(groups_, p_.groups - t.first_group);
+    t.n = index % image_groups * images_per_task_;
+    t.images = std::min(images_per_task_, p_.mb - t.n);
+    return t;
+}
+
+work_list narrow_data::work() const {
+    work_list list;
+    list.macs_per_second = nominal_speed(kernels_);
+    list.stages.push_back(unreached_stage(p_, roles_, walk_, tasks_ == 0, workers_));
+    list.stages.push_back({"tiles", tasks_, workers_, [this](dim index, dim before) {
+        const conv::buffers none;
+        const task t = make_task(none, index);
+        task_cost cost = cost_of(t);
+        const bool held = chunks_ == 1 && before >= 0
+            && make_task(none, before).first_group == t.first_group;
+        if (!held) cost.read += static_cast<double>(size_of(p_.type)) * static_cast<double>(weights_floats());
+        return cost;
+    }});
+    return list;
+}
+
+task_cost narrow_data::cost_of(const task &t) const {
+    double pairs = 0, outputs = 0;
+    dim inputs = 0;
+    for (const conv_phase &f : taps_of_.phases) {
+        dim length[3];
+        if (!phase_length(f, t, length)) continue;
+        const dim computed = round_up_to((length[1] - 1) * patch_[2].length + length[2], kernels_.lanes);
+        pairs += static_cast<double>(length[0] * computed * f.taps);
+        outputs += static_cast<double>(length[0] * length[1] * length[2]);
+    }
+    for_each_patch_row(walk_, patch_, tile_, t.t0, t.length,
+        [&](const patch_row &row) { inputs += row.hi - row.lo; });
+    const auto each = static_cast<double>(t.images * t.groups);
+    const auto in_c = static_cast<double>(roles_.in_c), out_c = static_cast<double>(roles_.out_c);
+    const auto size = static_cast<double>(size_of(p_.type));
+    return {each * pairs * in_c * out_c, each * size * static_cast<double>(inputs) * in_c,
+        each * size * outputs * out_c};
 }
 
 void narrow_data::run_task(scratch &s, const task &t) const {

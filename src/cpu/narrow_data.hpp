@@ -10,6 +10,7 @@
 #include "cpu/kernels/kernels.hpp"
 #include "cpu/parallel.hpp"
 #include "cpu/phases.hpp"
+#include "cpu/work_cut.hpp"
 
 namespace convgrad::cpu {
 
@@ -21,6 +22,7 @@ public:
 
     [[nodiscard]] std::size_t workspace() const;
     [[nodiscard]] std::string describe() const;
+    [[nodiscard]] work_list work() const;
     void execute(const conv::buffers &data, char *workspace, const executor &threads) const;
 
 private:
@@ -34,6 +36,8 @@ private:
     [[nodiscard]] dim weights_floats() const { return groups_ * taps_ * k_chunk_ * roles_.out_c; }
     [[nodiscard]] dim chunk_channels(dim chunk) const;
 
+    [[nodiscard]] task make_task(const conv::buffers &data, dim index) const;
+    [[nodiscard]] task_cost cost_of(const task &t) const;
     void run_task(scratch &s, const task &t) const;
     void pack_weights(scratch &s, const task &t, dim chunk) const;
     void pack_patch(const scratch &s, const task &t, dim chunk) const;

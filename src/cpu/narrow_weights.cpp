@@ -27,7 +27,7 @@ constexpr dim most_planes = 64;
 struct narrow_weights::task {
     const conv::buffers *data;
     float *partial;
-    dim n, first_group, groups;
+    dim part, n, first_group, groups;
     dim t0[3], length[3];
     bool first;
 };
@@ -113,26 +113,68 @@ void narrow_weights::execute(
         scratch s {};
         s.dst = floats(memory + static_cast<std::size_t>(worker) * scratch_bytes());
         s.src = s.dst + groups_ * p_.oc * dst_pitch_;
-        task t {};
-        t.data = &data;
-        t.first_group = index % group_blocks_ * groups_;
-        t.groups = std::min(groups_, p_.groups - t.first_group);
-        const dim part = index / group_blocks_;
-        t.partial = partials + part * partial_floats();
-        const dim first = tiles_all_ * part / parts_, last = tiles_all_ * (part + 1) / parts_;
-        for (dim tile = first; tile < last; ++tile) {
-            dim rest = tile;
-            for (int a = 2; a >= 0; --a) {
-                t.t0[a] = rest % tiles_[a] * tile_[a];
-                rest /= tiles_[a];
-                t.length[a] = std::min(tile_[a], walk_[a].longest - t.t0[a]);
-            }
-            t.n = rest;
-            t.first = tile == first;
+        for_each_tile(index, [&](task &t) {
+            t.data = &data;
+            t.partial = partials + t.part * partial_floats();
             run_tile(s, t);
-        }
+        });
     });
     write_out(data, partials, threads);
+}
+
+template <typename Body>
+void narrow_weights::for_each_tile(dim index, Body &&body) const {
+    task t {};
+    t.first_group = index % group_blocks_ * groups_;
+    t.groups = std::min(groups_, p_.groups - t.first_group);
+    t.part = index / group_blocks_;
+    const dim first = tiles_all_ * t.part / parts_, last = tiles_all_ * (t.part + 1) / parts_;
+    for (dim tile = first; tile < last; ++tile) {
+        dim rest = tile;
+        for (int a = 2; a >= 0; --a) {
+            t.t0[a] = rest % tiles_[a] * tile_[a];
+            rest /= tiles_[a];
+            t.length[a] = std::min(tile_[a], walk_[a].longest - t.t0[a]);
+        }
+        t.n = rest;
+        t.first = tile == first;
+        body(t);
+    }
+}
+
+work_list narrow_weights::work() const {
+    work_list list;
+    list.macs_per_second = nominal_speed(kernels_);
+    list.stages.push_back({"tiles", tasks_, workers_, [this](dim index, dim) {
+        task_cost sum;
+        for_each_tile(index, [&](const task &t) {
+            const task_cost one = cost_of(t);
+            sum.macs += one.macs;
+            sum.read += one.read;
+        });
+        return sum;
+    }});
+    if (tasks_ == 0) return list;
+    list.parts = parts_;
+    list.parts_bytes = 4 * static_cast<double>(parts_ * partial_floats());
+    list.stages.push_back({"sum of parts", group_blocks_, workers_, [this](dim block, dim) {
+        const auto floats = static_cast<double>(
+            std::min(groups_, p_.groups - block * groups_) * group_floats());
+        return task_cost {0, 4 * floats * static_cast<double>(parts_),
+            floats * static_cast<double>(size_of(p_.out_type))};
+    }});
+    return list;
+}
+
+task_cost narrow_weights::cost_of(const task &t) const {
+    dim src = 0;
+    for_each_patch_row(walk_, patch_, tile_, t.t0, t.length,
+        [&](const patch_row &row) { src += row.hi - row.lo; });
+    const dim row = round_up_to((t.length[1] - 1) * patch_[2].length + t.length[2], kernels_.lanes);
+    const dim dst = t.length[0] * t.length[1] * t.length[2];
+    return {static_cast<double>(t.length[0] * row) * static_cast<double>(t.groups * group_floats()),
+        static_cast<double>(static_cast<dim>(size_of(p_.type)) * t.groups * (src * p_.ic + dst * p_.oc)),
+        0};
 }
 
 void narrow_weights::run_tile(const scratch &s, const task &t) const {

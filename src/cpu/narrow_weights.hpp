@@ -10,6 +10,7 @@
 #include "cpu/kernels/kernels.hpp"
 #include "cpu/parallel.hpp"
 #include "cpu/phases.hpp"
+#include "cpu/work_cut.hpp"
 
 namespace convgrad::cpu {
 
@@ -21,6 +22,7 @@ public:
 
     [[nodiscard]] std::size_t workspace() const;
     [[nodiscard]] std::string describe() const;
+    [[nodiscard]] work_list work() const;
     void execute(const conv::buffers &data, char *workspace, const executor &threads) const;
 
 private:
@@ -36,6 +38,10 @@ private:
     }
     [[nodiscard]] dim partial_floats() const { return p_.groups * group_floats(); }
 
+    /// Calls body(task) for each tile of a task.
+    template <typename Body>
+    void for_each_tile(dim index, Body &&body) const;
+    [[nodiscard]] task_cost cost_of(const task &t) const;
     void run_tile(const scratch &s, const task &t) const;
     [[nodiscard]] bool pack(const scratch &s, const task &t) const;
     void multiply(const scratch &s, const task &t, dim group) const;

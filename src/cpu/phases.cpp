@@ -5,6 +5,7 @@
 #include "cpu/element.hpp"
 #include "cpu/kernels/kernels.hpp"
 #include "cpu/tasks.hpp"
+#include "cpu/work_cut.hpp"
 
 namespace convgrad::cpu {
 
@@ -131,25 +132,58 @@ float careful_sum(const conv::problem &p, const axis_walk (&walk)[3], const axis
     return sum;
 }
 
+namespace {
+
+dim reached(const axis_walk &w) {
+    dim count = 0;
+    for (const axis_phase &f : w.phases) count += f.count;
+    return count;
+}
+
+/// Rows of output positions that fill_unreached() visits.
+dim rows_to_fill(const conv::problem &p, const data_roles &roles, const axis_walk (&walk)[3],
+    bool nothing_to_sum) {
+    bool some = nothing_to_sum;
+    for (const axis_walk &w : walk) some = some || reached(w) < w.out_length;
+    return some && roles.out_c * p.groups > 0 ? p.mb * walk[0].out_length * walk[1].out_length : 0;
+}
+
+bool none_reached(const axis_walk (&walk)[3], bool nothing_to_sum) {
+    for (const axis_walk &w : walk) nothing_to_sum = nothing_to_sum || reached(w) == 0;
+    return nothing_to_sum;
+}
+
+}  // namespace
+
+work_stage unreached_stage(const conv::problem &p, const data_roles &roles,
+    const axis_walk (&walk)[3], bool nothing_to_sum, int workers) {
+    const bool all = none_reached(walk, nothing_to_sum);
+    const double bytes = static_cast<double>(
+        roles.out_c * p.groups * static_cast<dim>(size_of(p.type)) * (p.accumulate ? 2 : 1));
+    return {"unreached outputs", rows_to_fill(p, roles, walk, nothing_to_sum), workers,
+        [&walk, bytes, all](dim index, dim) {
+            const dim h = index % walk[1].out_length;
+            const dim d = index / walk[1].out_length % walk[0].out_length;
+            const bool row = all || !is_reached(walk[0], d) || !is_reached(walk[1], h);
+            const dim count = walk[2].out_length - (row ? 0 : reached(walk[2]));
+            return task_cost {0, 0, bytes * static_cast<double>(count)};
+        }};
+}
+
 void fill_unreached(const conv::problem &p, const data_roles &roles, const axis_walk (&walk)[3],
     const kernel_set &kernels, bool nothing_to_sum, const conv::buffers &data,
     const executor &threads) {
-    bool all = nothing_to_sum, some = nothing_to_sum;
-    for (const axis_walk &w : walk) {
-        dim reached = 0;
-        for (const axis_phase &f : w.phases) reached += f.count;
-        some = some || reached < w.out_length;
-        all = all || reached == 0;
-    }
+    const dim rows = rows_to_fill(p, roles, walk, nothing_to_sum);
+    if (rows == 0) return;
+    const bool all = none_reached(walk, nothing_to_sum);
     const dim out_all = roles.out_c * p.groups;
-    if (!some || p.mb == 0 || out_all == 0) return;
     const std::vector<float> zeros(static_cast<std::size_t>(round_up_to(out_all, 64)));
     std::vector<float> bias(zeros);
     for (dim c = 0; p.bias && c < out_all; ++c)
         bias[static_cast<std::size_t>(c)] = load_float(data.bias, p.type, c * p.bias_stride);
     const dim size = static_cast<dim>(size_of(p.type));
     char *out = static_cast<char *>(roles.output(data));
-    for_each_task(threads, p.mb * walk[0].out_length * walk[1].out_length, [&](int, dim index) {
+    for_each_task(threads, rows, [&](int, dim index) {
         const dim h = index % walk[1].out_length, d = index / walk[1].out_length % walk[0].out_length;
         const dim n = index / walk[1].out_length / walk[0].out_length;
         const bool row = all || !is_reached(walk[0], d) || !is_reached(walk[1], h);

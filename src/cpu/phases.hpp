@@ -70,7 +70,11 @@ float careful_sum(const conv::problem &p, const axis_walk (&walk)[3], const axis
 /// bias, add and old contents still apply.
 struct kernel_set;
 class executor;
+struct work_stage;
 void fill_unreached(const conv::problem &p, const data_roles &roles, const axis_walk (&walk)[3],
     const kernel_set &kernels, bool nothing_to_sum, const conv::buffers &data, const executor &threads);
+/// The same as a stage of work; no tasks where every position is reached.
+work_stage unreached_stage(const conv::problem &p, const data_roles &roles,
+    const axis_walk (&walk)[3], bool nothing_to_sum, int workers);
 
 }  // namespace convgrad::cpu

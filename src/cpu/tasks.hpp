@@ -3,11 +3,15 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cstdint>
 #include <vector>
 
 #include "cpu/parallel.hpp"
 
 namespace convgrad::cpu {
+
+/// Where the range of tasks begins that a worker starts with; worker `workers` begins at the end.
+inline dim first_task(dim count, int worker, int workers) { return count * worker / workers; }
 
 /// Tasks [base, base + count), count < 2^32.
 template <typename Body>
@@ -23,8 +27,8 @@ void run_tasks(const executor &threads, dim base, dim count, const Body &body) {
     };
     std::vector<range> ranges(static_cast<std::size_t>(workers));
     for (int w = 0; w < workers; ++w) {
-        const auto first = static_cast<std::uint64_t>(count * w / workers);
-        const auto last = static_cast<std::uint64_t>(count * (w + 1) / workers);
+        const auto first = static_cast<std::uint64_t>(first_task(count, w, workers));
+        const auto last = static_cast<std::uint64_t>(first_task(count, w + 1, workers));
         ranges[static_cast<std::size_t>(w)].state.store(first << 32 | last, std::memory_order_relaxed);
     }
     const auto take = [&](range &from, bool own) -> dim {

@@ -10,6 +10,7 @@
 #include "cpu/kernels/kernels.hpp"
 #include "cpu/parallel.hpp"
 #include "cpu/phases.hpp"
+#include "cpu/work_cut.hpp"
 
 namespace convgrad::cpu {
 
@@ -22,6 +23,7 @@ public:
 
     [[nodiscard]] std::size_t workspace() const;
     [[nodiscard]] std::string describe() const;
+    [[nodiscard]] work_list work() const;
     void execute(const conv::buffers &data, char *workspace, const executor &threads) const;
 
 private:
@@ -42,6 +44,7 @@ private:
     void settle();
     [[nodiscard]] scratch make_scratch(char *memory) const;
     [[nodiscard]] task make_task(const conv::buffers &data, dim index) const;
+    [[nodiscard]] task_cost cost_of(const task &t, bool weights_held) const;
     [[nodiscard]] std::size_t scratch_bytes() const;
     [[nodiscard]] dim chunk_channels(dim chunk) const;
     [[nodiscard]] dim units(dim channels) const {

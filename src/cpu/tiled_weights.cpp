@@ -19,7 +19,7 @@ namespace convgrad::cpu {
 
 struct tiled_weights::task {
     float *partial;
-    dim group;
+    dim part, group;
     dim first_row, rows, first_column, columns;  // channels within the group
     dim n, t0[3], length[3];
     bool padded;  // some tap lies outside src
@@ -106,8 +106,53 @@ void tiled_weights::execute(
     write_out(data, partials, threads);
 }
 
+work_list tiled_weights::work() const {
+    work_list list;
+    list.macs_per_second = nominal_speed(kernels_);
+    list.stages.push_back({"tiles", tasks_, workers_, [this](dim index, dim) {
+        task_cost sum;
+        for_each_tile(index, [&](const task &t, bool) {
+            const task_cost one = cost_of(t);
+            sum.macs += one.macs;
+            sum.read += one.read;
+        });
+        return sum;
+    }});
+    if (tasks_ == 0) return list;
+    const auto floats = static_cast<double>(partial_floats());
+    const auto weights = floats * static_cast<double>(size_of(p_.out_type));
+    const double slices = static_cast<double>(out_slices());
+    list.stages.push_back({"sum of parts", out_slices(), workers_, [this, floats, weights, slices](dim, dim) {
+        return task_cost {0, 4 * floats * static_cast<double>(parts_) / slices, weights / slices};
+    }});
+    list.parts = parts_;
+    list.parts_bytes = 4 * floats * static_cast<double>(parts_);
+    return list;
+}
+
+task_cost tiled_weights::cost_of(const task &t) const {
+    double pairs = static_cast<double>(t.length[2]) * static_cast<double>(walk_[2].phases[0].taps.size());
+    for (int a = 0; a < 2; ++a) pairs *= inside_pairs(walk_[a], walk_[a].phases[0], t.t0[a], t.length[a]);
+    dim src = 0;
+    for_each_patch_row(walk_, patch_, tile_, t.t0, t.length,
+        [&](const patch_row &row) { src += row.hi - row.lo; });
+    const dim dst = t.length[0] * t.length[1] * t.length[2], size = static_cast<dim>(size_of(p_.type));
+    return {pairs * static_cast<double>(t.rows * round_up_to(t.columns, kernels_.lanes)),
+        static_cast<double>(size * (t.rows * (rows_.is_src ? src : dst)
+            + t.columns * (rows_.is_src ? dst : src))), 0};
+}
+
 void tiled_weights::run_task(
     const conv::buffers &data, scratch &s, float *partials, dim index) const {
+    if (amx()) clear_slack(s);
+    for_each_tile(index, [&](task &t, bool first) {
+        t.partial = partials + t.part * partial_floats();
+        run_tile(data, s, t, first);
+    });
+}
+
+template <typename Body>
+void tiled_weights::for_each_tile(dim index, Body &&body) const {
     task t {};
     t.first_row = index % rows_.blocks * rows_.block;
     t.rows = std::min(rows_.block, rows_.channels - t.first_row);
@@ -116,10 +161,8 @@ void tiled_weights::run_task(
     t.columns = std::min(columns_.block, columns_.channels - t.first_column);
     index /= columns_.blocks;
     t.group = index % p_.groups;
-    const dim part = index / p_.groups;
-    t.partial = partials + part * partial_floats();
-    if (amx()) clear_slack(s);
-    const dim first = tiles_all_ * part / parts_, last = tiles_all_ * (part + 1) / parts_;
+    t.part = index / p_.groups;
+    const dim first = tiles_all_ * t.part / parts_, last = tiles_all_ * (t.part + 1) / parts_;
     for (dim tile = first; tile < last; ++tile) {
         dim rest = tile;
         for (int a = 2; a >= 0; --a) {
@@ -128,7 +171,7 @@ void tiled_weights::run_task(
             t.length[a] = std::min(tile_[a], walk_[a].longest - t.t0[a]);
         }
         t.n = rest;
-        run_tile(data, s, t, tile == first);
+        body(t, tile == first);
     }
 }
 
@@ -415,12 +458,11 @@ void tiled_weights::write_panel(const conv::buffers &data, float *partials, dim 
 
 void tiled_weights::write_out(
     const conv::buffers &data, float *partials, const executor &threads) const {
-    constexpr dim slice = 16;  // rows at a time: all taps of a slice stay in L1 while they are written
-    const dim slices = div_up(rows_.channels, slice);
-    for_each_task(threads, p_.groups * panels() * slices, [&](int, dim index) {
-        const dim row0 = index % slices * slice;
+    const dim slices = div_up(rows_.channels, out_rows);
+    for_each_task(threads, out_slices(), [&](int, dim index) {
+        const dim row0 = index % slices * out_rows;
         const dim panel = index / slices % panels(), group = index / slices / panels();
-        write_panel(data, partials, group, panel, row0, std::min(row0 + slice, rows_.channels));
+        write_panel(data, partials, group, panel, row0, std::min(row0 + out_rows, rows_.channels));
     });
 }
 

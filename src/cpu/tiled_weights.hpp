@@ -11,6 +11,7 @@
 #include "cpu/kernels/kernels.hpp"
 #include "cpu/parallel.hpp"
 #include "cpu/phases.hpp"
+#include "cpu/work_cut.hpp"
 
 namespace convgrad::cpu {
 
@@ -21,6 +22,7 @@ public:
 
     [[nodiscard]] std::size_t workspace() const;
     [[nodiscard]] std::string describe() const;
+    [[nodiscard]] work_list work() const;
     void execute(const conv::buffers &data, char *workspace, const executor &threads) const;
 
 private:
@@ -37,6 +39,7 @@ private:
     struct task;
     struct operand;
     static constexpr dim most_runs = 256;  // per call of a kernel
+    static constexpr dim out_rows = 16;    // written at a time: all their taps stay in L1 meanwhile
     /// How the positions of a tile become k. In fma they simply follow each other. dot2 and amx take
     /// them in pairs that keep their distance under every tap: a row's first half with its second, or
     /// (amx) the upper rows of a tile with the lower ones, whole rows and the gaps between them.
@@ -58,6 +61,9 @@ private:
 
     [[nodiscard]] dim panel_width() const { return static_cast<dim>(vectors_) * kernels_.lanes; }
     [[nodiscard]] dim panels() const { return div_up(columns_.channels, panel_width()); }
+    [[nodiscard]] dim out_slices() const {
+        return p_.groups * panels() * div_up(rows_.channels, out_rows);
+    }
     [[nodiscard]] dim partial_floats() const;  // one part, all groups
     [[nodiscard]] float *c_of(float *partial, dim group, dim panel, dim tap, dim row) const;
     [[nodiscard]] bool amx() const { return kernels_.format == operand_format::amx; }
@@ -69,6 +75,10 @@ private:
     [[nodiscard]] dim packed_bytes(const side &s) const;
     [[nodiscard]] std::size_t scratch_bytes() const;
 
+    /// Calls body(task, first) for each tile of a task.
+    template <typename Body>
+    void for_each_tile(dim index, Body &&body) const;
+    [[nodiscard]] task_cost cost_of(const task &t) const;
     void run_task(const conv::buffers &data, scratch &s, float *partials, dim index) const;
     void clear_slack(const scratch &s) const;
     void run_tile(const conv::buffers &data, scratch &s, task &t, bool first) const;

@@ -1,0 +1,151 @@
+#include "cpu/work_cut.hpp"
+
+#include <algorithm>
+#include <queue>
+#include <utility>
+
+#include "cpu/geometry.hpp"
+#include "cpu/kernels/kernels.hpp"
+#include "cpu/tasks.hpp"
+#include "cpu/tiled.hpp"
+
+namespace convgrad::cpu {
+namespace {
+
+constexpr double bytes_per_second = 8e9;  // of a nominal core, to and from memory
+constexpr double start_seconds = 0.2e-6;  // of a task
+/// More tasks than this are played through in bundles of equal length.
+constexpr dim most_steps = dim{1} << 15;
+
+struct thread_load {
+    double tasks = 0, seconds = 0, read = 0, written = 0;
+};
+
+spread spread_of(const std::vector<thread_load> &loads, double thread_load::*what) {
+    spread s{loads[0].*what, 0, loads[0].*what};
+    for (const thread_load &load : loads) {
+        s.least = std::min(s.least, load.*what);
+        s.most = std::max(s.most, load.*what);
+        s.mean += load.*what / static_cast<double>(loads.size());
+    }
+    return s;
+}
+
+/// The tasks of one stage in the order in which run_tasks() hands them out, if each takes as long
+/// as modelled: from the front of a worker's own range, then from the back of the longest one.
+class rehearsal {
+public:
+    rehearsal(const work_stage &stage, double macs_per_second, int threads)
+        : stage_(stage), macs_per_second_(macs_per_second),
+          steps_(std::min(stage.tasks, most_steps)), loads_(static_cast<std::size_t>(threads)) {
+        const auto workers = static_cast<std::size_t>(
+            std::min<dim>({threads, stage.workers, std::max<dim>(steps_, 1)}));
+        for (std::size_t w = 0; w < workers; ++w)
+            ranges_.push_back({first_task(steps_, static_cast<int>(w), static_cast<int>(workers)),
+                first_task(steps_, static_cast<int>(w) + 1, static_cast<int>(workers)), -1});
+    }
+
+    std::vector<thread_load> run() {
+        using entry = std::pair<double, std::size_t>;  // busy until, worker
+        std::priority_queue<entry, std::vector<entry>, std::greater<>> idle;
+        for (std::size_t w = 0; w < ranges_.size(); ++w) idle.emplace(0.0, w);
+        while (!idle.empty()) {
+            const std::size_t worker = idle.top().second;
+            idle.pop();
+            const dim step = take(worker);
+            if (step < 0) continue;
+            perform(worker, step);
+            idle.emplace(loads_[worker].seconds, worker);
+        }
+        return loads_;
+    }
+
+private:
+    struct range {
+        dim next, end;
+        dim before;  // last task of its owner
+    };
+
+    dim take(std::size_t worker) {
+        if (range &own = ranges_[worker]; own.next < own.end) return own.next++;
+        range &longest = *std::max_element(ranges_.begin(), ranges_.end(),
+            [](const range &a, const range &b) { return a.end - a.next < b.end - b.next; });
+        return longest.next < longest.end ? --longest.end : -1;
+    }
+
+    void perform(std::size_t worker, dim step) {
+        const dim first = stage_.tasks * step / steps_, last = stage_.tasks * (step + 1) / steps_;
+        const task_cost cost = stage_.cost(first, ranges_[worker].before);
+        const auto count = static_cast<double>(last - first);
+        thread_load &load = loads_[worker];
+        load.tasks += count;
+        load.read += count * cost.read;
+        load.written += count * cost.written;
+        load.seconds += count
+                        * (cost.macs / macs_per_second_
+                            + (cost.read + cost.written) / bytes_per_second + start_seconds);
+        ranges_[worker].before = last - 1;
+    }
+
+    const work_stage &stage_;
+    double macs_per_second_;
+    dim steps_;
+    std::vector<range> ranges_;
+    std::vector<thread_load> loads_;
+};
+
+}  // namespace
+
+double work_cut::total_seconds() const {
+    double sum = 0;
+    for (const stage &s : stages) sum += s.seconds.mean * threads;
+    return sum;
+}
+
+double work_cut::elapsed_seconds() const {
+    double sum = 0;
+    for (const stage &s : stages) sum += s.seconds.most;
+    return sum;
+}
+
+double work_cut::balance() const {
+    const double elapsed = elapsed_seconds();
+    return elapsed > 0 ? total_seconds() / (elapsed * threads) : 1;
+}
+
+work_cut cut_work(const work_list &work, int threads) {
+    work_cut cut{std::max(threads, 1), {}, work.parts, work.parts_bytes};
+    for (const work_stage &stage : work.stages) {
+        if (stage.tasks == 0) continue;
+        const auto loads = rehearsal(stage, work.macs_per_second, cut.threads).run();
+        cut.stages.push_back({stage.name, stage.tasks, spread_of(loads, &thread_load::tasks),
+            spread_of(loads, &thread_load::seconds), spread_of(loads, &thread_load::read),
+            spread_of(loads, &thread_load::written)});
+    }
+    return cut;
+}
+
+double nominal_speed(const kernel_set &kernels) {
+    constexpr double clock = 3e9;
+    if (kernels.format == operand_format::amx) {
+        constexpr double tile = 16 * 16 * 32, tile_cycles = 16;
+        // Products of parts that matter: 1, 3 and 6.
+        return clock * tile / tile_cycles / (kernels.parts * (kernels.parts + 1) / 2.0);
+    }
+    const double pairs = kernels.format == operand_format::dot2 ? 2 : 1;
+    return clock * 2 * kernels.lanes * pairs;
+}
+
+double inside_pairs(const axis_walk &walk, const axis_phase &phase, dim t0, dim length) {
+    const dim count = std::min(length, phase.count - t0);
+    dim pairs = 0;
+    for (const axis_tap &tap : phase.taps) {
+        dim lo = 0, hi = 0;
+        if (count > 0)
+            clip(t0 * walk.in_step + tap.off, walk.in_step, count, walk.in_length, lo, hi);
+        pairs += hi - lo;
+    }
+    return static_cast<double>(pairs);
+}
+
+}  // namespace convgrad::cpu

@@ -1,0 +1,73 @@
+// How the work of an execution is cut: what each thread gets, on a machine of any size.
+//
+// Drivers list the parallel stages of execute() and what each task costs, with the functions that
+// execute() itself uses; cut_work() plays the hand-out of tasks (tasks.hpp) through for N threads.
+#pragma once
+
+#include <functional>
+#include <string_view>
+#include <vector>
+
+#include "conv/problem.hpp"
+
+namespace convgrad::cpu {
+
+struct kernel_set;
+struct axis_walk;
+struct axis_phase;
+
+/// What a task costs, as modelled: good enough to compare tasks, not to predict times.
+struct task_cost {
+    double macs = 0;               // multiply-adds, unused lanes counted
+    double read = 0, written = 0;  // bytes of tensors and of partial sums
+};
+
+/// One call of for_each_task, or (one task) a piece that runs on the calling thread.
+struct work_stage {
+    std::string_view name;
+    dim tasks = 0;
+    int workers = 1;  // at most
+    /// `before` is the task that the same worker ran last, -1 if none: it may have left something.
+    std::function<task_cost(dim task, dim before)> cost;
+};
+
+struct work_list {
+    double macs_per_second = 1;  // of one core
+    std::vector<work_stage> stages;
+    dim parts = 1;           // partial sums of each output element
+    double parts_bytes = 0;  // of all of them; 0: the sum is not split
+};
+
+/// Of threads: the one with the least, all on average, the one with the most.
+struct spread {
+    double least = 0, mean = 0, most = 0;
+};
+
+struct work_cut {
+    struct stage {
+        std::string_view name;
+        dim tasks = 0;
+        spread tasks_per_thread, seconds, read, written;
+    };
+    int threads = 1;
+    std::vector<stage> stages;
+    dim parts = 1;
+    double parts_bytes = 0;
+
+    /// Work of all threads, as if each ran alone.
+    [[nodiscard]] double total_seconds() const;
+    /// Stages one after the other, each as long as its busiest thread.
+    [[nodiscard]] double elapsed_seconds() const;
+    /// 1: no thread ever waits for another.
+    [[nodiscard]] double balance() const;
+};
+
+work_cut cut_work(const work_list &work, int threads);
+
+/// Multiply-adds per second of a nominal core of 3 GHz with these kernels.
+double nominal_speed(const kernel_set &kernels);
+
+/// Pairs of a position in [t0, t0 + length) of a phase and a tap that lies inside the input.
+double inside_pairs(const axis_walk &walk, const axis_phase &phase, dim t0, dim length);
+
+}  // namespace convgrad::cpu
