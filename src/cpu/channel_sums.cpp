@@ -48,13 +48,14 @@ void channel_sums::add_work(work_list &work, int threads) const {
     if (channels_ == 0) return;
     const dim size = static_cast<dim>(size_of(p_.type));
     work.stages.push_back({"bias gradient", parts_, threads, [this, size](dim part, dim) {
-        const dim rows = rows_ * (part + 1) / parts_ - rows_ * part / parts_;
-        return task_cost {0, static_cast<double>(rows * length_[2] * channels_ * size),
-            static_cast<double>(8 * channels_)};
-    }});
+                               const dim rows = rows_ * (part + 1) / parts_ - rows_ * part / parts_;
+                               return task_cost{0,
+                                   static_cast<double>(rows * length_[2] * channels_ * size),
+                                   static_cast<double>(8 * channels_)};
+                           }});
     work.stages.push_back({"sum of its parts", 1, 1, [this](dim, dim) {
-        return task_cost {0, static_cast<double>(8 * channels_ * parts_), 0};
-    }});
+                               return task_cost{0, static_cast<double>(8 * channels_ * parts_), 0};
+                           }});
 }
 
 void channel_sums::sum_rows(

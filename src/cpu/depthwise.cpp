@@ -173,15 +173,16 @@ work_list depthwise_data::work() const {
     list.macs_per_second = nominal_speed(kernels_);
     list.stages.push_back(unreached_stage(p_, roles_, walk_, empty_, workers_));
     if (empty_) return list;
-    const auto size = static_cast<double>(size_of(p_.type)), channels = static_cast<double>(p_.groups);
+    const auto size = static_cast<double>(size_of(p_.type)),
+               channels = static_cast<double>(p_.groups);
     list.stages.push_back({"weights to f32", 1, 1, [this, size](dim, dim) {
-        return task_cost {0, size * static_cast<double>(shared_bytes()) / 4,
-            static_cast<double>(shared_bytes())};
-    }});
+                               return task_cost{0, size * static_cast<double>(shared_bytes()) / 4,
+                                   static_cast<double>(shared_bytes())};
+                           }});
     list.stages.push_back({"rows", p_.mb * walk_[0].out_length * walk_[1].out_length, workers_,
         [this, size, channels](dim index, dim) {
-            const dim x[2] = {index / walk_[1].out_length % walk_[0].out_length,
-                index % walk_[1].out_length};
+            const dim x[2] = {
+                index / walk_[1].out_length % walk_[0].out_length, index % walk_[1].out_length};
             double taps = 1;
             for (std::size_t a = 0; a < 2; ++a) {
                 double inside = 0;
@@ -198,8 +199,8 @@ work_list depthwise_data::work() const {
             }
             // A row of the input serves several rows of the output; it comes from memory once.
             const double read = static_cast<double>(walk_[2].in_length * walk_[1].in_length)
-                / static_cast<double>(walk_[1].out_length);
-            return task_cost {channels * pairs, channels * size * read,
+                                / static_cast<double>(walk_[1].out_length);
+            return task_cost{channels * pairs, channels * size * read,
                 channels * size * static_cast<double>(outputs)};
         }});
     return list;
@@ -295,23 +296,26 @@ work_list depthwise_weights::work() const {
     if (parts_ == 0) return list;
     list.parts = parts_;
     list.parts_bytes = 4 * static_cast<double>(parts_ * partial_floats());
-    list.stages.push_back({"parts", parts_, threads_, [this](dim part, dim) {
-        double pairs = 0;
-        const dim first = rows_ * part / parts_, last = rows_ * (part + 1) / parts_;
-        for (dim row = first; row < last; ++row)
-            pairs += inside_pairs(walk_[0], walk_[0].phases[0], row / p_.x[1].dst % p_.x[0].dst, 1)
-                * inside_pairs(walk_[1], walk_[1].phases[0], row % p_.x[1].dst, 1);
-        pairs *= inside_pairs(walk_[2], walk_[2].phases[0], 0, p_.x[2].dst);
-        const auto each = static_cast<double>(p_.groups * static_cast<dim>(size_of(p_.type)));
-        const double src = static_cast<double>(p_.mb * p_.x[0].src * p_.x[1].src * p_.x[2].src);
-        const double dst = static_cast<double>(rows_ * p_.x[2].dst);
-        return task_cost {static_cast<double>(p_.groups) * pairs,
-            each * (src + dst) * static_cast<double>(last - first) / static_cast<double>(rows_),
-            static_cast<double>(4 * partial_floats())};
-    }});
-    list.stages.push_back({"sum of parts", 1, 1, [this](dim, dim) {
-        return task_cost {0, static_cast<double>(4 * parts_ * partial_floats()), 0};
-    }});
+    list.stages.push_back({"parts", parts_, threads_,
+        [this](dim part, dim) {
+            double pairs = 0;
+            const dim first = rows_ * part / parts_, last = rows_ * (part + 1) / parts_;
+            for (dim row = first; row < last; ++row)
+                pairs +=
+                    inside_pairs(walk_[0], walk_[0].phases[0], row / p_.x[1].dst % p_.x[0].dst, 1)
+                    * inside_pairs(walk_[1], walk_[1].phases[0], row % p_.x[1].dst, 1);
+            pairs *= inside_pairs(walk_[2], walk_[2].phases[0], 0, p_.x[2].dst);
+            const auto each = static_cast<double>(p_.groups * static_cast<dim>(size_of(p_.type)));
+            const double src = static_cast<double>(p_.mb * p_.x[0].src * p_.x[1].src * p_.x[2].src);
+            const double dst = static_cast<double>(rows_ * p_.x[2].dst);
+            return task_cost{static_cast<double>(p_.groups) * pairs,
+                each * (src + dst) * static_cast<double>(last - first) / static_cast<double>(rows_),
+                static_cast<double>(4 * partial_floats())};
+        }});
+    list.stages.push_back(
+        {"sum of parts", 1, 1, [this](dim, dim) {
+             return task_cost{0, static_cast<double>(4 * parts_ * partial_floats()), 0};
+         }});
     return list;
 }
 

@@ -148,12 +148,13 @@ void narrow_data::execute(const conv::buffers &data, char *workspace, const exec
     }
     for_each_task(threads.limited(workers_), tasks_, [&](int worker, dim index) {
         task t = make_task(data, index);
-        for (dim i = 0; i < t.images; ++i, ++t.n) run_task(workers[static_cast<std::size_t>(worker)], t);
+        for (dim i = 0; i < t.images; ++i, ++t.n)
+            run_task(workers[static_cast<std::size_t>(worker)], t);
     });
 }
 
 narrow_data::task narrow_data::make_task(const conv::buffers &data, dim index) const {
-    task t {};
+    task t{};
     t.data = &data;
     for (int a = 2; a >= 0; --a) {
         t.t0[a] = index % tiles_[a] * tile_[a];
@@ -174,14 +175,17 @@ work_list narrow_data::work() const {
     list.macs_per_second = nominal_speed(kernels_);
     list.stages.push_back(unreached_stage(p_, roles_, walk_, tasks_ == 0, workers_));
     list.stages.push_back({"tiles", tasks_, workers_, [this](dim index, dim before) {
-        const conv::buffers none;
-        const task t = make_task(none, index);
-        task_cost cost = cost_of(t);
-        const bool held = chunks_ == 1 && before >= 0
-            && make_task(none, before).first_group == t.first_group;
-        if (!held) cost.read += static_cast<double>(size_of(p_.type)) * static_cast<double>(weights_floats());
-        return cost;
-    }});
+                               const conv::buffers none;
+                               const task t = make_task(none, index);
+                               task_cost cost = cost_of(t);
+                               const bool held =
+                                   chunks_ == 1 && before >= 0
+                                   && make_task(none, before).first_group == t.first_group;
+                               if (!held)
+                                   cost.read += static_cast<double>(size_of(p_.type))
+                                                * static_cast<double>(weights_floats());
+                               return cost;
+                           }});
     return list;
 }
 
@@ -191,7 +195,8 @@ task_cost narrow_data::cost_of(const task &t) const {
     for (const conv_phase &f : taps_of_.phases) {
         dim length[3];
         if (!phase_length(f, t, length)) continue;
-        const dim computed = round_up_to((length[1] - 1) * patch_[2].length + length[2], kernels_.lanes);
+        const dim computed =
+            round_up_to((length[1] - 1) * patch_[2].length + length[2], kernels_.lanes);
         pairs += static_cast<double>(length[0] * computed * f.taps);
         outputs += static_cast<double>(length[0] * length[1] * length[2]);
     }

@@ -124,7 +124,7 @@ void narrow_weights::execute(
 
 template <typename Body>
 void narrow_weights::for_each_tile(dim index, Body &&body) const {
-    task t {};
+    task t{};
     t.first_group = index % group_blocks_ * groups_;
     t.groups = std::min(groups_, p_.groups - t.first_group);
     t.part = index / group_blocks_;
@@ -146,23 +146,23 @@ work_list narrow_weights::work() const {
     work_list list;
     list.macs_per_second = nominal_speed(kernels_);
     list.stages.push_back({"tiles", tasks_, workers_, [this](dim index, dim) {
-        task_cost sum;
-        for_each_tile(index, [&](const task &t) {
-            const task_cost one = cost_of(t);
-            sum.macs += one.macs;
-            sum.read += one.read;
-        });
-        return sum;
-    }});
+                               task_cost sum;
+                               for_each_tile(index, [&](const task &t) {
+                                   const task_cost one = cost_of(t);
+                                   sum.macs += one.macs;
+                                   sum.read += one.read;
+                               });
+                               return sum;
+                           }});
     if (tasks_ == 0) return list;
     list.parts = parts_;
     list.parts_bytes = 4 * static_cast<double>(parts_ * partial_floats());
     list.stages.push_back({"sum of parts", group_blocks_, workers_, [this](dim block, dim) {
-        const auto floats = static_cast<double>(
-            std::min(groups_, p_.groups - block * groups_) * group_floats());
-        return task_cost {0, 4 * floats * static_cast<double>(parts_),
-            floats * static_cast<double>(size_of(p_.out_type))};
-    }});
+                               const auto floats = static_cast<double>(
+                                   std::min(groups_, p_.groups - block * groups_) * group_floats());
+                               return task_cost{0, 4 * floats * static_cast<double>(parts_),
+                                   floats * static_cast<double>(size_of(p_.out_type))};
+                           }});
     return list;
 }
 
@@ -173,7 +173,8 @@ task_cost narrow_weights::cost_of(const task &t) const {
     const dim row = round_up_to((t.length[1] - 1) * patch_[2].length + t.length[2], kernels_.lanes);
     const dim dst = t.length[0] * t.length[1] * t.length[2];
     return {static_cast<double>(t.length[0] * row) * static_cast<double>(t.groups * group_floats()),
-        static_cast<double>(static_cast<dim>(size_of(p_.type)) * t.groups * (src * p_.ic + dst * p_.oc)),
+        static_cast<double>(
+            static_cast<dim>(size_of(p_.type)) * t.groups * (src * p_.ic + dst * p_.oc)),
         0};
 }
 

@@ -166,7 +166,7 @@ work_stage unreached_stage(const conv::problem &p, const data_roles &roles,
             const dim d = index / walk[1].out_length % walk[0].out_length;
             const bool row = all || !is_reached(walk[0], d) || !is_reached(walk[1], h);
             const dim count = walk[2].out_length - (row ? 0 : reached(walk[2]));
-            return task_cost {0, 0, bytes * static_cast<double>(count)};
+            return task_cost{0, 0, bytes * static_cast<double>(count)};
         }};
 }
 

@@ -11,7 +11,9 @@
 namespace convgrad::cpu {
 
 /// Where the range of tasks begins that a worker starts with; worker `workers` begins at the end.
-inline dim first_task(dim count, int worker, int workers) { return count * worker / workers; }
+inline dim first_task(dim count, int worker, int workers) {
+    return count * worker / workers;
+}
 
 /// Tasks [base, base + count), count < 2^32.
 template <typename Body>

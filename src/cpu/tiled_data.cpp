@@ -109,11 +109,13 @@ work_list tiled_data::work() const {
     list.macs_per_second = nominal_speed(kernels_);
     list.stages.push_back(unreached_stage(p_, roles_, walk_, tasks_ == 0, workers_));
     list.stages.push_back({"tiles", tasks_, workers_, [this](dim index, dim before) {
-        const conv::buffers none;
-        const task t = make_task(none, index), last = make_task(none, std::max<dim>(before, 0));
-        const bool held = keep_weights_ && before >= 0 && last.block == t.block && last.group == t.group;
-        return cost_of(t, held);
-    }});
+                               const conv::buffers none;
+                               const task t = make_task(none, index),
+                                          last = make_task(none, std::max<dim>(before, 0));
+                               const bool held = keep_weights_ && before >= 0
+                                                 && last.block == t.block && last.group == t.group;
+                               return cost_of(t, held);
+                           }});
     return list;
 }
 
@@ -128,15 +130,16 @@ task_cost tiled_data::cost_of(const task &t, bool weights_held) const {
         dim length[3];
         if (!phase_length(f, t, length)) continue;
         pairs += inside_pairs(walk_[0], *f.axis[0], t.t0[0], length[0])
-            * inside_pairs(walk_[1], *f.axis[1], t.t0[1], length[1])
-            * static_cast<double>(length[2] * static_cast<dim>(f.axis[2]->taps.size()));
+                 * inside_pairs(walk_[1], *f.axis[1], t.t0[1], length[1])
+                 * static_cast<double>(length[2] * static_cast<dim>(f.axis[2]->taps.size()));
         outputs += static_cast<double>(length[0] * length[1] * length[2]);
     }
     for_each_patch_row(walk_, patch_, tile_, t.t0, t.length,
         [&](const patch_row &row) { inputs += row.hi - row.lo; });
     const double weights = weights_held ? 0 : static_cast<double>(taps_) * in_c * out_c;
     return {images * pairs * in_c * static_cast<double>(round_up_to(columns, kernels_.lanes)),
-        size * (images * static_cast<double>(inputs) * in_c + weights), size * images * outputs * out_c};
+        size * (images * static_cast<double>(inputs) * in_c + weights),
+        size * images * outputs * out_c};
 }
 
 void tiled_data::run_task(scratch &s, const task &t) const {

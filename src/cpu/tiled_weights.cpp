@@ -110,36 +110,42 @@ work_list tiled_weights::work() const {
     work_list list;
     list.macs_per_second = nominal_speed(kernels_);
     list.stages.push_back({"tiles", tasks_, workers_, [this](dim index, dim) {
-        task_cost sum;
-        for_each_tile(index, [&](const task &t, bool) {
-            const task_cost one = cost_of(t);
-            sum.macs += one.macs;
-            sum.read += one.read;
-        });
-        return sum;
-    }});
+                               task_cost sum;
+                               for_each_tile(index, [&](const task &t, bool) {
+                                   const task_cost one = cost_of(t);
+                                   sum.macs += one.macs;
+                                   sum.read += one.read;
+                               });
+                               return sum;
+                           }});
     if (tasks_ == 0) return list;
     const auto floats = static_cast<double>(partial_floats());
     const auto weights = floats * static_cast<double>(size_of(p_.out_type));
     const double slices = static_cast<double>(out_slices());
-    list.stages.push_back({"sum of parts", out_slices(), workers_, [this, floats, weights, slices](dim, dim) {
-        return task_cost {0, 4 * floats * static_cast<double>(parts_) / slices, weights / slices};
-    }});
+    list.stages.push_back(
+        {"sum of parts", out_slices(), workers_, [this, floats, weights, slices](dim, dim) {
+             return task_cost{
+                 0, 4 * floats * static_cast<double>(parts_) / slices, weights / slices};
+         }});
     list.parts = parts_;
     list.parts_bytes = 4 * floats * static_cast<double>(parts_);
     return list;
 }
 
 task_cost tiled_weights::cost_of(const task &t) const {
-    double pairs = static_cast<double>(t.length[2]) * static_cast<double>(walk_[2].phases[0].taps.size());
-    for (int a = 0; a < 2; ++a) pairs *= inside_pairs(walk_[a], walk_[a].phases[0], t.t0[a], t.length[a]);
+    double pairs =
+        static_cast<double>(t.length[2]) * static_cast<double>(walk_[2].phases[0].taps.size());
+    for (int a = 0; a < 2; ++a)
+        pairs *= inside_pairs(walk_[a], walk_[a].phases[0], t.t0[a], t.length[a]);
     dim src = 0;
     for_each_patch_row(walk_, patch_, tile_, t.t0, t.length,
         [&](const patch_row &row) { src += row.hi - row.lo; });
-    const dim dst = t.length[0] * t.length[1] * t.length[2], size = static_cast<dim>(size_of(p_.type));
+    const dim dst = t.length[0] * t.length[1] * t.length[2],
+              size = static_cast<dim>(size_of(p_.type));
     return {pairs * static_cast<double>(t.rows * round_up_to(t.columns, kernels_.lanes)),
-        static_cast<double>(size * (t.rows * (rows_.is_src ? src : dst)
-            + t.columns * (rows_.is_src ? dst : src))), 0};
+        static_cast<double>(
+            size * (t.rows * (rows_.is_src ? src : dst) + t.columns * (rows_.is_src ? dst : src))),
+        0};
 }
 
 void tiled_weights::run_task(
