@@ -3,8 +3,9 @@ PRESET ?= release
 BUILD  := build/$(PRESET)
 JOBS   ?= $(shell nproc)
 PREFIX ?= /usr/local
+SOAK_SECONDS ?= 3600
 
-.PHONY: run test test-torch build setup install clean format tidy help
+.PHONY: run test test-torch build setup install clean format tidy fuzz soak help
 
 run: build ## set up, build, check all ops and types, then train a network and write a report
 	$(BUILD)/bin/convgrad verify
@@ -16,6 +17,9 @@ test: build ## set up, build, and pass all tests
 
 test-torch: setup ## pass the tests of the Python package that need PyTorch (several GB to download)
 	python/tests/run.sh build/torch-venv python/tests/requirements-torch.txt "" python/tests/with_torch
+
+soak: build ## random layers for SOAK_SECONDS (an hour): same bits, memory and handles flat
+	$(BUILD)/bin/convgrad_soak $(SOAK_SECONDS)
 
 build: setup ## set up and build (PRESET=release, debug, asan or tsan)
 	cmake --preset $(PRESET) -Wno-dev
@@ -35,6 +39,9 @@ format: ## format all C++ files
 
 tidy: build ## run clang-tidy
 	@scripts/tidy.sh $(BUILD)
+
+fuzz: setup ## fuzz every interface for FUZZ_SECONDS=3600 (FUZZ_TARGETS= some of them); needs clang
+	@JOBS=$(JOBS) scripts/fuzz.sh
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-10s %s\n", $$1, $$2}' Makefile
