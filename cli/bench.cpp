@@ -150,7 +150,8 @@ private:
     bool failed_ = false;
 };
 
-/// The text as a JSON string; bytes outside ASCII become '?', because they need not be UTF-8.
+}  // namespace
+
 std::string json_string(std::string_view text) {
     std::string out = "\"";
     for (const char c : text) {
@@ -163,8 +164,6 @@ std::string json_string(std::string_view text) {
     }
     return out + "\"";
 }
-
-}  // namespace
 
 std::string json_line(const bench_result &r) {
     const op_case &c = r.what;

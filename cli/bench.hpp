@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "options.hpp"
@@ -38,6 +39,8 @@ void add_bench_options(CLI::App &app, bench_options &options);
 /// Exit status: 0, or 1 if a case could not be run.
 int run_bench(const bench_options &options);
 
+/// The text as a JSON string; bytes outside ASCII become '?', because they need not be UTF-8.
+std::string json_string(std::string_view text);
 /// One line of JSON, without newline.
 std::string json_line(const bench_result &r);
 /// All results as a table.

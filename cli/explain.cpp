@@ -3,6 +3,8 @@
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
+#include "bench.hpp"
+#include "cpu/pool.hpp"
 #include "engines.hpp"
 #include "peaks.hpp"
 #include "runner.hpp"
@@ -33,12 +35,91 @@ std::string limit_text(const limit &l) {
                              : fmt::format("memory: {}, against {}", memory, compute);
 }
 
-void explain(const op_case &c, const engine &on, machine_peaks &peaks) {
-    const op_call call = make_call(c, false);
+/// Everything about one case.
+struct explanation {
+    op_case what;
+    op_call call;
     std::vector<conv::refusal> refusals;
-    const auto plan = plan_of(call, on, &refusals);
-    const limit l = peaks.limit_of(call, on);
+    std::unique_ptr<const conv::plan> plan;
+    limit bound;
+    int bound_threads;  // this machine's, if the case asks for more than it has
+    cpu::work_cut cut;
+    isa set;
+    int threads;
+    math_mode math;
+};
 
+explanation examine(const op_case &c, engine_cache &engines, machine_peaks &peaks) {
+    const engine &on = engines.get(c.on);
+    engine_choice here = c.on;
+    here.threads = std::min(on.threads(), cpu::available_cores());
+    explanation e{c, make_call(c, false), {}, {}, {}, here.threads, {}, on.instruction_set(),
+        on.threads(), on.math()};
+    e.plan = plan_of(e.call, on, &e.refusals);
+    e.bound = peaks.limit_of(e.call, engines.get(here));
+    e.cut = e.plan->cut(on.threads());
+    return e;
+}
+
+/// "2 / 2.5 / 3", or one number where all are equal.
+std::string spread_text(const cpu::spread &s, std::string (*text)(double)) {
+    if (s.least == s.most) return text(s.most);
+    return fmt::format("{} / {} / {}", text(s.least), text(s.mean), text(s.most));
+}
+
+/// How the work is shared out: for each stage what the least busy thread, a thread on average and
+/// the busiest one do.
+void print_cut(const cpu::work_cut &cut) {
+    const auto number = [](double v) { return fmt::format("{:.4g}", v); };
+    table t;
+    t.column(fmt::format("cut for {} threads", cut.threads)).column("tasks", align::right);
+    t.column("per thread").column("reads").column("writes").column("balance", align::right);
+    for (const cpu::work_cut::stage &s : cut.stages)
+        t.row(
+            {std::string(s.name), std::to_string(s.tasks), spread_text(s.tasks_per_thread, number),
+                spread_text(s.read, bytes_text), spread_text(s.written, bytes_text),
+                fmt::format("{:.0f} %", 100 * s.seconds.mean / s.seconds.most)});
+    if (t.empty()) return;
+    fmt::print("\n{}", t.text(2));
+    fmt::print("  balance of all {:.1f} %, {}\n", 100 * cut.balance(),
+        cut.parts > 1 ? fmt::format(
+            "reduction of {} partial sums, {} together", cut.parts, bytes_text(cut.parts_bytes))
+                      : "no partial sums");
+}
+
+std::string json_spread(const char *name, const cpu::spread &s) {
+    return fmt::format(R"("{}": [{:.6g}, {:.6g}, {:.6g}])", name, s.least, s.mean, s.most);
+}
+
+std::string json_text(const explanation &e) {
+    std::string stages, refused;
+    for (const cpu::work_cut::stage &s : e.cut.stages)
+        stages += fmt::format(R"({}{{"name": {}, "tasks": {}, {}, {}, {}, {}}})",
+            stages.empty() ? "" : ", ", json_string(s.name), s.tasks,
+            json_spread("tasks_per_thread", s.tasks_per_thread), json_spread("seconds", s.seconds),
+            json_spread("read_bytes", s.read), json_spread("written_bytes", s.written));
+    for (const conv::refusal &r : e.refusals)
+        refused += fmt::format(R"({}{{"algorithm": {}, "isa": {}, "reason": {}}})",
+            refused.empty() ? "" : ", ", json_string(r.algorithm), json_string(to_string(r.set)),
+            json_string(r.reason));
+    return fmt::format(
+        R"({{"op": {}, "dtype": {}, "data_format": {}, "weights_format": {}, "problem": {}, "name": {}, )"
+        R"("isa": {}, "algorithm": {}, "threads": {}, "blocks": {}, "workspace": {}, "gflop": {:.6g}, )"
+        R"("bytes": {:.6g}, "limit": "{}", "balance": {:.4f}, "seconds": {:.6g}, "parts": {}, )"
+        R"("parts_bytes": {:.6g}, "stages": [{}], "refused": [{}]}})",
+        json_string(to_string(e.what.kind)), json_string(to_string(e.what.type)),
+        json_string(to_string(e.what.data)), json_string(to_string(e.what.weights)),
+        json_string(to_text(*e.what.problem, false)), json_string(e.what.problem->name),
+        json_string(to_string(e.plan->instruction_set())), json_string(e.plan->algorithm()),
+        e.threads, json_string(e.plan->describe()), e.plan->workspace(), e.bound.flops * 1e-9,
+        e.bound.bytes, e.bound.compute_bound() ? "compute" : "memory", e.cut.balance(),
+        e.cut.elapsed_seconds(), e.cut.parts, e.cut.parts_bytes, stages, refused);
+}
+
+void print_text(const explanation &e) {
+    const op_case &c = e.what;
+    const op_call &call = e.call;
+    const limit &l = e.bound;
     fmt::print("{}\n", paint(fmt::format("{} {} {} {} {}", to_string(c.kind), to_string(c.type),
                                  to_string(c.data), to_string(c.weights), to_text(*c.problem)),
                            colour::bold));
@@ -46,20 +127,23 @@ void explain(const op_case &c, const engine &on, machine_peaks &peaks) {
     t.column("").column("");
     t.row({"pass", fmt::format("{}, {} outputs of {} products each", pass_name(call.problem.what),
                        call.elements_of(call.output), terms_of(call.problem))});
-    t.row({"engine", fmt::format("{}, {} threads, math {}", to_string(on.instruction_set()),
-                         on.threads(), to_string(on.math()))});
+    t.row({"engine",
+        fmt::format("{}, {} threads, math {}", to_string(e.set), e.threads, to_string(e.math))});
     t.row({"algorithm",
-        fmt::format("{}, {}", plan->algorithm(), to_string(plan->instruction_set()))});
-    t.row({"blocks", plan->describe()});
-    t.row({"workspace", bytes_text(static_cast<double>(plan->workspace()))});
+        fmt::format("{}, {}", e.plan->algorithm(), to_string(e.plan->instruction_set()))});
+    t.row({"blocks", e.plan->describe()});
+    t.row({"workspace", bytes_text(static_cast<double>(e.plan->workspace()))});
     t.row({"work", fmt::format("{:.4g} GFLOP, {} of tensors, {:.3g} FLOP per byte", l.flops * 1e-9,
                        bytes_text(l.bytes), l.flops / l.bytes)});
-    t.row({"limit", limit_text(l)});
+    t.row(
+        {e.bound_threads < e.threads ? fmt::format("limit on {} cores", e.bound_threads) : "limit",
+            limit_text(l)});
     fmt::print("{}", t.text(2));
+    print_cut(e.cut);
 
     table others;
     others.column("other algorithms").column("isa").column("why not");
-    for (const conv::refusal &r : refusals)
+    for (const conv::refusal &r : e.refusals)
         others.row({std::string(r.algorithm), std::string(to_string(r.set)), r.reason});
     if (!others.empty()) fmt::print("\n{}", others.text(2));
 }
@@ -70,6 +154,7 @@ void add_explain_options(CLI::App &app, explain_options &options) {
     app.add_option("OP", options.select.ops, "Ops, a comma list, or all")->required();
     add_selection_options(app, options.select, op_argument::positional);
     add_output_options(app, options.output);
+    app.add_flag("--json", options.json, "One object per line");
 }
 
 int run_explain(const explain_options &options) {
@@ -82,9 +167,14 @@ int run_explain(const explain_options &options) {
     machine_peaks peaks;
     bool first = true;
     for (const op_case &c : selected.cases) {
+        const explanation e = examine(c, engines, peaks);
+        if (options.json) {
+            fmt::print("{}\n", json_text(e));
+            continue;
+        }
         if (!first) fmt::print("\n");
         first = false;
-        explain(c, engines.get(c.on), peaks);
+        print_text(e);
     }
     return 0;
 }

@@ -8,6 +8,7 @@ namespace convgrad::cli {
 struct explain_options {
     selection_options select;
     output_options output;
+    bool json = false;
 };
 
 void add_explain_options(CLI::App &app, explain_options &options);
