@@ -5,6 +5,8 @@
 #include <cstdlib>
 #include <string>
 
+#include <sys/mman.h>
+
 #include <convgrad/engine.hpp>
 #include <convgrad/error.hpp>
 
@@ -18,6 +20,11 @@ constexpr std::size_t slot_count = 4;
 constexpr std::size_t largest_kept = std::size_t{64} << 20;
 constexpr std::size_t alignment = 64;
 
+// Larger blocks come from the kernel and go back to it. malloc, once it has seen a few of them
+// freed, takes them from the heaps of whatever threads call, and keeps each heap at the largest
+// size it ever had.
+constexpr std::size_t smallest_mapped = std::size_t{256} << 10;
+
 /// Starts each block; fills one alignment unit in front of what users see.
 struct block {
     std::size_t capacity;
@@ -25,6 +32,10 @@ struct block {
 static_assert(sizeof(block) <= alignment);
 
 std::array<std::atomic<block *>, slot_count> slots;
+
+bool is_mapped(std::size_t capacity) {
+    return capacity >= smallest_mapped;
+}
 
 block *header_of(void *data) {
     return static_cast<block *>(static_cast<void *>(static_cast<std::byte *>(data) - alignment));
@@ -34,22 +45,36 @@ void *data_of(block *b) {
     return static_cast<std::byte *>(static_cast<void *>(b)) + alignment;
 }
 
+void free_block(block *b) {
+    if (b != nullptr && is_mapped(b->capacity))
+        munmap(b, b->capacity + alignment);
+    else
+        std::free(b);
+}
+
 block *take_kept(std::size_t bytes) {
     for (std::atomic<block *> &slot : slots) {
         if (slot.load(std::memory_order_relaxed) == nullptr) continue;
         block *kept = slot.exchange(nullptr, std::memory_order_acquire);
         if (kept == nullptr) continue;
         if (kept->capacity >= bytes) return kept;
-        std::free(kept);  // too small now, and the larger one will come back in its place
+        free_block(kept);  // too small now, and the larger one will come back in its place
     }
     return nullptr;
+}
+
+/// Null if there is none.
+void *allocate_bytes(std::size_t capacity) {
+    if (!is_mapped(capacity)) return std::aligned_alloc(alignment, capacity + alignment);
+    void *memory = mmap(
+        nullptr, capacity + alignment, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    return memory == MAP_FAILED ? nullptr : memory;
 }
 
 block *allocate(std::size_t bytes) {
     const std::size_t rounded = (bytes + alignment - 1) / alignment * alignment;
     void *memory = nullptr;
-    if (rounded >= bytes && rounded + alignment > rounded)
-        memory = std::aligned_alloc(alignment, rounded + alignment);
+    if (rounded >= bytes && rounded + alignment > rounded) memory = allocate_bytes(rounded);
     if (memory == nullptr)
         throw error(error_code::out_of_memory,
             "execute: cannot allocate a workspace of " + std::to_string(bytes) + " bytes");
@@ -76,11 +101,11 @@ scratch::~scratch() {
             block *none = nullptr;
             if (slot.compare_exchange_strong(none, b, std::memory_order_release)) return;
         }
-    std::free(b);
+    free_block(b);
 }
 
 void release_scratch() noexcept {
-    for (std::atomic<block *> &slot : slots) std::free(slot.exchange(nullptr));
+    for (std::atomic<block *> &slot : slots) free_block(slot.exchange(nullptr));
 }
 
 }  // namespace convgrad
