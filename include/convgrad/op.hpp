@@ -22,6 +22,11 @@ class CONVGRAD_API op {
 public:
     op(std::size_t id, op_kind kind, std::string name = {});
     op(std::size_t id, std::string_view kind_name, std::string name = {});
+    op(const op &other);
+    op(op &&other) noexcept = default;
+    op &operator=(const op &other);
+    op &operator=(op &&other) noexcept = default;
+    ~op() = default;
 
     /// Sets an attribute. Name, type and range are checked when the op is added to a graph.
     op &set(std::string_view attribute, attribute_value value);

@@ -5,8 +5,10 @@
 #include <cstdint>
 #include <map>
 #include <mutex>
+#include <new>
 #include <system_error>
 #include <thread>
+#include <type_traits>
 #include <vector>
 
 #include <pthread.h>
@@ -25,19 +27,20 @@ constexpr int spins_before_sleep = 2000;
 /// Grows by one in each fork()ed child, where the threads of the parent do not exist.
 std::atomic<unsigned> fork_generation{0};
 
-std::mutex &registry_mutex() {
-    static auto *mutex = new std::mutex;  // never destroyed: engines may outlive static objects
-    return *mutex;
-}
+/// Needs neither construction nor destruction: engines may outlive static objects.
+constinit std::mutex registry_mutex;
+static_assert(std::is_trivially_destructible_v<std::mutex>);
 
 void watch_forks() {
     static const bool watching = [] {
         // The registry is locked across fork(), so that a child never inherits it half changed.
-        pthread_atfork([] { registry_mutex().lock(); }, [] { registry_mutex().unlock(); },
-            [] {
-                registry_mutex().unlock();
-                fork_generation.fetch_add(1);
-            });
+        const int failure =
+            pthread_atfork([] { registry_mutex.lock(); }, [] { registry_mutex.unlock(); },
+                [] {
+                    registry_mutex.unlock();
+                    fork_generation.fetch_add(1);
+                });
+        if (failure != 0) throw std::bad_alloc();  // and the next call tries again
         return true;
     }();
     static_cast<void>(watching);
@@ -164,7 +167,7 @@ struct pool::crew {
 std::shared_ptr<pool> pool::shared(int threads) {
     watch_forks();
     static auto *registry = new std::map<int, std::weak_ptr<pool>>;
-    const std::lock_guard lock(registry_mutex());
+    const std::lock_guard lock(registry_mutex);
     std::weak_ptr<pool> &entry = (*registry)[threads];
     std::shared_ptr<pool> found = entry.lock();
     if (found == nullptr) entry = found = std::make_shared<pool>(threads);
@@ -180,8 +183,9 @@ pool::~pool() {
     if (mine != nullptr && mine->generation == fork_generation.load()) delete mine;
 }
 
-/// The crew of this process. No lock is involved that another thread could hold while forking.
-pool::crew *pool::current() {
+/// The crew of this process, or null where there is no memory for one. No lock is involved that
+/// another thread could hold while forking.
+pool::crew *pool::current() try {
     crew *mine = crew_.load(std::memory_order_acquire);
     if (mine != nullptr && mine->generation == fork_generation.load(std::memory_order_relaxed))
         return mine;
@@ -189,12 +193,14 @@ pool::crew *pool::current() {
     if (crew_.compare_exchange_strong(mine, fresh.get(), std::memory_order_acq_rel))
         return fresh.release();
     return mine;
+} catch (const std::bad_alloc &) {
+    return nullptr;
 }
 
 void pool::run(int count, void (*body)(void *context, int i), void *context) {
     if (count > 1 && threads_ > 1 && !inside_job) {
         crew *mine = current();
-        if (!mine->busy.exchange(true, std::memory_order_acquire)) {
+        if (mine != nullptr && !mine->busy.exchange(true, std::memory_order_acquire)) {
             mine->run(count, threads_, body, context);
             mine->busy.store(false, std::memory_order_release);
             return;

@@ -5,6 +5,7 @@
 
 #include "graph/engine.hpp"
 #include "graph/tensors.hpp"
+#include "op/guard.hpp"
 #include "op/message.hpp"
 #include "op/schema.hpp"
 
@@ -82,15 +83,17 @@ std::shared_ptr<const compiled_partition::impl> compile_stages(std::vector<stage
 }
 
 const logical_tensor &compiled_partition::query(std::size_t id) const {
-    std::string known;
-    for (const auto *list : {&impl_->inputs, &impl_->outputs})
-        for (const logical_tensor &lt : *list) {
-            if (lt.id == id) return lt;
-            known += ops::cat(known.empty() ? "" : ", ", lt.id);
-        }
-    throw error(error_code::invalid_argument,
-        ops::cat("invalid argument: this compiled partition has no tensor with id ", id,
-            "; it has ", known));
+    return guarded("compiled_partition::query", [&]() -> const logical_tensor & {
+        std::string known;
+        for (const auto *list : {&impl_->inputs, &impl_->outputs})
+            for (const logical_tensor &lt : *list) {
+                if (lt.id == id) return lt;
+                known += ops::cat(known.empty() ? "" : ", ", lt.id);
+            }
+        throw error(error_code::invalid_argument,
+            ops::cat("invalid argument: this compiled partition has no tensor with id ", id,
+                "; it has ", known));
+    });
 }
 
 const std::vector<logical_tensor> &compiled_partition::inputs() const noexcept {
@@ -106,18 +109,20 @@ std::size_t compiled_partition::workspace_size() const noexcept {
 }
 
 std::string compiled_partition::describe() const {
-    std::string text;
-    for (const step &s : impl_->steps) {
-        if (!text.empty()) text += '\n';
-        text += to_string(s.attrs.kind);
-        if (!s.attrs.op_name.empty()) text += ops::cat(" ", ops::quoted{s.attrs.op_name});
-        if (s.plan == nullptr)
-            text += ": planned at execution, when its shape input is known";
-        else
-            text += ops::cat(": ", s.plan->algorithm(), ", ", to_string(s.plan->instruction_set()),
-                ", ", s.plan->describe());
-    }
-    return text;
+    return guarded("compiled_partition::describe", [&] {
+        std::string text;
+        for (const step &s : impl_->steps) {
+            if (!text.empty()) text += '\n';
+            text += to_string(s.attrs.kind);
+            if (!s.attrs.op_name.empty()) text += ops::cat(" ", ops::quoted{s.attrs.op_name});
+            if (s.plan == nullptr)
+                text += ": planned at execution, when its shape input is known";
+            else
+                text += ops::cat(": ", s.plan->algorithm(), ", ",
+                    to_string(s.plan->instruction_set()), ", ", s.plan->describe());
+        }
+        return text;
+    });
 }
 
 }  // namespace convgrad

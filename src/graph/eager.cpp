@@ -6,7 +6,7 @@
 
 #include "graph/compiled.hpp"
 #include "graph/engine.hpp"
-#include "graph/guard.hpp"
+#include "op/guard.hpp"
 #include "graph/scratch.hpp"
 #include "op/message.hpp"
 

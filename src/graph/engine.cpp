@@ -6,6 +6,7 @@
 #include <convgrad/error.hpp>
 
 #include "cpu/isa.hpp"
+#include "op/guard.hpp"
 
 namespace convgrad {
 namespace {
@@ -49,7 +50,8 @@ std::shared_ptr<const engine::impl> make_impl(const engine_options &options) {
 thread_pool::~thread_pool() = default;
 
 engine::engine() : engine(engine_options{}) {}
-engine::engine(const engine_options &options) : impl_(make_impl(options)) {}
+engine::engine(const engine_options &options)
+    : impl_(guarded("engine", [&] { return make_impl(options); })) {}
 engine_kind engine::kind() const noexcept {
     return impl_->kind;
 }
@@ -68,7 +70,7 @@ std::size_t engine::workspace_limit() const noexcept {
 
 const engine &default_engine() {
     // Never destroyed: objects with static lifetime may still compute while the program ends.
-    static const auto *shared = new engine;
+    static const auto *shared = guarded("default_engine", [] { return new engine; });
     return *shared;
 }
 

@@ -1,8 +1,8 @@
 // Building and finalising graphs.
 #include "graph/graph.hpp"
 
-#include "graph/guard.hpp"
 #include "graph/tensors.hpp"
+#include "op/guard.hpp"
 #include "op/message.hpp"
 
 namespace convgrad {
@@ -65,7 +65,7 @@ std::string op_label(const op &node) {
     return text + ")";
 }
 
-graph::graph() : impl_(std::make_unique<impl>()) {}
+graph::graph() : impl_(guarded("graph", [] { return std::make_unique<impl>(); })) {}
 graph::~graph() = default;
 graph::graph(graph &&other) noexcept = default;
 graph &graph::operator=(graph &&other) noexcept = default;
@@ -107,8 +107,10 @@ bool graph::is_finalized() const noexcept {
 }
 
 std::vector<partition> graph::partitions() const {
-    if (!is_finalized()) refuse("partitions() needs a finalized graph; call finalize() first");
-    return impl_->partitions;
+    return guarded("graph::partitions", [&] {
+        if (!is_finalized()) refuse("partitions() needs a finalized graph; call finalize() first");
+        return impl_->partitions;
+    });
 }
 
 }  // namespace convgrad

@@ -1,7 +1,7 @@
 // Partitions: compiling them for given tensors.
 #include "graph/graph.hpp"
-#include "graph/guard.hpp"
 #include "graph/tensors.hpp"
+#include "op/guard.hpp"
 #include "op/message.hpp"
 
 namespace convgrad {
@@ -60,9 +60,11 @@ std::size_t partition::id() const noexcept {
 }
 
 std::vector<std::size_t> partition::ops() const {
-    std::vector<std::size_t> ids;
-    for (const auto &node : impl_->ops) ids.push_back(node->id());
-    return ids;
+    return guarded("partition::ops", [&] {
+        std::vector<std::size_t> ids;
+        for (const auto &node : impl_->ops) ids.push_back(node->id());
+        return ids;
+    });
 }
 
 const std::vector<logical_tensor> &partition::inputs() const noexcept {

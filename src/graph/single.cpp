@@ -3,7 +3,7 @@
 
 #include "graph/compiled.hpp"
 #include "graph/engine.hpp"
-#include "graph/guard.hpp"
+#include "op/guard.hpp"
 #include "op/message.hpp"
 
 namespace convgrad {

@@ -11,6 +11,7 @@
 #include <convgrad/op.hpp>
 
 #include "onednn/abi.hpp"
+#include "op/copy.hpp"
 #include "op/lower.hpp"
 
 namespace convgrad::onednn {
@@ -19,6 +20,13 @@ using graph_attribute_value =
     std::variant<std::int64_t, dims, std::string, float, std::vector<float>, bool>;
 
 struct client_op {
+    client_op() = default;
+    client_op(const client_op &other)
+        : id(other.id), kind(other.kind), name(other.name),
+          attributes(ops::copy_of(other.attributes)), inputs(other.inputs), outputs(other.outputs) {
+    }
+    client_op &operator=(const client_op &) = delete;
+
     std::size_t id = 0;
     graph_op_kind kind = graph_op_kind::wildcard;
     std::string name;

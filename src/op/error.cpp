@@ -1,6 +1,15 @@
 #include <convgrad/error.hpp>
 
+#include "op/guard.hpp"
+
 namespace convgrad {
+namespace {
+
+// Made while there is memory: copying it allocates nothing. Never destroyed, because objects with
+// static lifetime may still compute while the program ends.
+const error *const spare = new error(error_code::out_of_memory, "an allocation failed");
+
+}  // namespace
 
 std::string_view to_string(error_code code) {
     switch (code) {
@@ -25,5 +34,13 @@ error::error(error_code code, const std::string &message)
 
 // Out of line, so that the type has one home and can be caught across libraries.
 error::~error() = default;
+
+void throw_out_of_memory(const char *where, const char *why) {
+    try {
+        throw error(error_code::out_of_memory, std::string(where) + ": " + why);
+    } catch (const std::bad_alloc &) {
+        throw error(*spare);
+    }
+}
 
 }  // namespace convgrad

@@ -3,12 +3,14 @@
 
 #include "op/axis.hpp"
 #include "op/geometry.hpp"
+#include "op/guard.hpp"
 #include "op/lower.hpp"
 #include "op/message.hpp"
 
 namespace convgrad {
+namespace {
 
-dims infer_shape(op_kind kind, const dims &first, const dims &second, const attributes &attrs) {
+dims find_shape(op_kind kind, const dims &first, const dims &second, const attributes &attrs) {
     const ops::parsed_attributes parsed = ops::parse(kind, attrs, first.size(), {});
     if (ops::roles_of(kind).what == conv::pass::backward_weights)
         ops::fail(error_code::invalid_shape, kind, {},
@@ -20,7 +22,7 @@ dims infer_shape(op_kind kind, const dims &first, const dims &second, const attr
     return *output.shape;
 }
 
-resolved_pads resolve_pads(op_kind kind, const dims &data, const dims &other, const dims &kernel,
+resolved_pads find_pads(op_kind kind, const dims &data, const dims &other, const dims &kernel,
     const attributes &attrs) {
     const std::size_t axes = kernel.size();
     const ops::parsed_attributes parsed = ops::parse(kind, attrs, axes + 2, {});
@@ -48,6 +50,17 @@ resolved_pads resolve_pads(op_kind kind, const dims &data, const dims &other, co
         pads.end.push_back(found.end);
     }
     return pads;
+}
+
+}  // namespace
+
+dims infer_shape(op_kind kind, const dims &first, const dims &second, const attributes &attrs) {
+    return guarded("infer_shape", [&] { return find_shape(kind, first, second, attrs); });
+}
+
+resolved_pads resolve_pads(op_kind kind, const dims &data, const dims &other, const dims &kernel,
+    const attributes &attrs) {
+    return guarded("resolve_pads", [&] { return find_pads(kind, data, other, kernel, attrs); });
 }
 
 }  // namespace convgrad

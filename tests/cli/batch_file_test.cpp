@@ -78,7 +78,7 @@ TEST_F(batch_file, directions) {
     EXPECT_TRUE(b.entries[1].dir->backward_data && !b.entries[1].dir->forward);
     EXPECT_TRUE(b.entries[2].dir->backward_data && b.entries[2].dir->backward_weights);
     EXPECT_FALSE(b.entries[3].dir.has_value());
-    EXPECT_THROW(read("--dir=SIDEWAYS\n"), usage_error);
+    EXPECT_THROW(static_cast<void>(read("--dir=SIDEWAYS\n")), usage_error);
 }
 
 TEST_F(batch_file, types) {
@@ -97,8 +97,17 @@ TEST_F(batch_file, batch_sizes_and_match) {
     EXPECT_EQ(b.entries[0].mb, 1);
     EXPECT_EQ(b.entries[1].mb, 4);
     EXPECT_EQ(b.entries[4].mb, 0);
-    EXPECT_THROW(read("--mb=two\n"), usage_error);
-    EXPECT_THROW(read("--match=(\n"), usage_error);
+    EXPECT_THROW(static_cast<void>(read("--mb=two\n")), usage_error);
+    EXPECT_THROW(static_cast<void>(read("--match=(\n")), usage_error);
+}
+
+// std::regex would exhaust the stack.
+TEST_F(batch_file, long_expressions_and_texts_are_refused) {
+    const std::string much(100000, 'a'), open(100000, '(');
+    EXPECT_THROW(static_cast<void>(read("--match=" + open + "\nic1\n")), usage_error);
+    EXPECT_THROW(static_cast<void>(read("--match=.*x\nic1n" + much + "\n")), usage_error);
+    const std::string long_text(1000, 'a');
+    EXPECT_EQ(read("--match=.*a\nic1n" + long_text + "\n").entries.size(), 1U);
 }
 
 TEST_F(batch_file, options_and_problem_on_one_line) {
@@ -125,10 +134,10 @@ TEST_F(batch_file, nested_files_start_from_the_options_in_force_and_do_not_chang
 }
 
 TEST_F(batch_file, files_that_cannot_be_read) {
-    EXPECT_THROW(read_batch(dir_ / "absent"), usage_error);
-    EXPECT_THROW(read_batch(dir_ / "deeper"), usage_error);
-    EXPECT_THROW(read("--batch=absent\n"), usage_error);
-    EXPECT_THROW(read("ic1\n--batch=batch\n"), usage_error);  // itself
+    EXPECT_THROW(static_cast<void>(read_batch(dir_ / "absent")), usage_error);
+    EXPECT_THROW(static_cast<void>(read_batch(dir_ / "deeper")), usage_error);
+    EXPECT_THROW(static_cast<void>(read("--batch=absent\n")), usage_error);
+    EXPECT_THROW(static_cast<void>(read("ic1\n--batch=batch\n")), usage_error);  // itself
 }
 
 }  // namespace

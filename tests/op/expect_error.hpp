@@ -3,7 +3,6 @@
 #pragma once
 
 #include <initializer_list>
-#include <source_location>
 #include <string>
 #include <string_view>
 
@@ -13,11 +12,11 @@
 
 namespace convgrad::test {
 
+// The built-ins, because not every compiler that we build with has std::source_location.
 template <typename Call>
 void expect_error(error_code code, std::initializer_list<std::string_view> parts, Call &&call,
-    const std::source_location at = std::source_location::current()) {
-    const testing::ScopedTrace trace(
-        at.file_name(), static_cast<int>(at.line()), "expect_error called here");
+    const char *file = __builtin_FILE(), int line = __builtin_LINE()) {
+    const testing::ScopedTrace trace(file, line, "expect_error called here");
     try {
         call();
     } catch (const error &e) {

@@ -8,15 +8,18 @@
 
 namespace convgrad {
 
+/// Throws error(out_of_memory), also when there is no memory left for its message.
+[[noreturn]] void throw_out_of_memory(const char *where, const char *why);
+
 /// Calls `work`; turns a failed allocation into error(out_of_memory).
 template <typename Work>
 decltype(auto) guarded(const char *where, Work &&work) {
     try {
         return work();
     } catch (const std::bad_alloc &) {
-        throw error(error_code::out_of_memory, std::string(where) + ": an allocation failed");
+        throw_out_of_memory(where, "an allocation failed");
     } catch (const std::length_error &) {
-        throw error(error_code::out_of_memory, std::string(where) + ": a list is too long");
+        throw_out_of_memory(where, "a list is too long");
     }
 }
 
