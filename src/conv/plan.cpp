@@ -89,6 +89,20 @@ dim vector_channels(const problem &p) {
     return p.what == pass::backward_data ? p.ic : std::max(p.ic, p.oc);
 }
 
+/// Products that an output sums up away from the borders (by the phase with the fewest taps).
+dim shortest_sum(const problem &p) {
+    dim terms = p.what == pass::forward ? p.ic : p.what == pass::backward_data ? p.oc : p.mb;
+    for (const axis &x : p.x)
+        terms *= p.what == pass::forward ? x.kernel
+            : p.what == pass::backward_data ? std::max<dim>(1, x.kernel / x.stride)
+                                            : x.dst;
+    return terms;
+}
+
+/// Products of split f32 values drop what lies below their last bit, which in a sum of one or two
+/// shows: up to 1.5 half units instead of 1. From eight terms on f32's own rounding is larger.
+constexpr dim shortest_split_sum = 8;
+
 /// Why `a` cannot run `p`; empty if it can.
 std::string refuse(const algorithm &a, const problem &p, const plan_limits &limits) {
     const bool asked = !limits.only_algorithm.empty();
@@ -99,6 +113,10 @@ std::string refuse(const algorithm &a, const problem &p, const plan_limits &limi
     const kernel_set *kernels = cpu::find_kernels(a.set, a.format, p.type, p.math);
     if (kernels == nullptr) return "no kernels for " + std::string(to_string(p.type));
     if (a.form == shape::depthwise) return cpu::refuse_depthwise(p);
+    if (a.format == operand_format::amx && p.type == data_type::f32
+        && p.math == math_mode::accurate && !asked && shortest_sum(p) < shortest_split_sum)
+        return "sums of " + std::to_string(shortest_sum(p))
+            + " products are more exact without splitting";
     if (a.form == shape::narrow && !asked && 2 * vector_channels(p) > kernels->lanes)
         return std::to_string(vector_channels(p)) + " channels per group fill more than half of the "
             + std::to_string(kernels->lanes) + " lanes of a vector";

@@ -1,0 +1,146 @@
+// convgrad_accuracy: the tables of docs/accuracy.md.
+//
+//   convgrad_accuracy                 prints them
+//   convgrad_accuracy --write FILE    puts them between FILE's two marks
+//   convgrad_accuracy --export DIR    writes the problems for another library to compute
+//   convgrad_accuracy --import DIR    reads its results and puts them beside ours (with --write)
+#include <cstdio>
+#include <fstream>
+#include <iostream>
+#include <map>
+#include <sstream>
+
+#include "accuracy/exchange.hpp"
+#include "accuracy/problems.hpp"
+
+namespace convgrad::accuracy {
+namespace {
+
+constexpr std::uint64_t seeds = 2;
+
+struct row_key {
+    family f;
+    bool master;  // f32 gradients of 16-bit data
+    std::string method;
+    friend auto operator<=>(const row_key &, const row_key &) = default;
+};
+using row = std::array<errors, std::size(all_flavours)>;
+
+/// All rows of one type, in order of appearance within a family.
+struct type_table {
+    std::vector<std::pair<row_key, row>> rows;
+
+    row &at(const row_key &key) {
+        for (auto &[k, r] : rows)
+            if (k == key) return r;
+        return rows.emplace_back(key, row{}).second;
+    }
+};
+
+std::string number(double v) {
+    char text[32];
+    std::snprintf(text, sizeof text, v >= 100 ? "%.0f" : v >= 10 ? "%.1f" : "%.2f", v);
+    if (v >= 1e5) std::snprintf(text, sizeof text, "%.0e", v);
+    return text;
+}
+
+std::string cell(const errors &e, double value) {
+    if (e.unlike > 0) return "**" + std::to_string(e.unlike) + " wrong**";
+    return e.elements == 0 ? "–" : number(value);
+}
+
+void print(std::ostream &out, const type_table &t, double (*value)(const errors &)) {
+    out << "| layers | computed by |";
+    for (const flavour f : all_flavours) out << ' ' << to_string(f) << " |";
+    out << "\n| --- | --- |";
+    for (std::size_t i = 0; i < std::size(all_flavours); ++i) out << " ---: |";
+    out << '\n';
+    for (const auto &[key, r] : t.rows) {
+        out << "| " << to_string(key.f) << (key.master ? ", f32 diff_weights" : "") << " | "
+            << key.method << " |";
+        for (const errors &e : r) out << ' ' << cell(e, value(e)) << " |";
+        out << '\n';
+    }
+    out << '\n';
+}
+
+type_table measure(data_type type, const imported *others) {
+    type_table t;
+    for (const family f : all_families)
+        for_each_subject(f, type, seeds, [&](const named_problem &n, subject &s) {
+            const auto column = static_cast<std::size_t>(s.data());
+            const bool master = n.p.out_type != n.p.type;
+            t.at({f, master, "*plain f32 sum*"})[column].merge(s.plain());
+            for (const method &m : methods_for(f, n.p))
+                t.at({f, master, to_string(m)})[column].merge(s.run(limits_of(m), m.math));
+            if (others != nullptr)
+                if (const auto results = others->next())
+                    t.at({f, master, others->name()})[column].merge(s.of(*results));
+        });
+    return t;
+}
+
+std::string tables(const imported *others) {
+    std::ostringstream out;
+    for (const data_type type : {data_type::f32, data_type::bf16, data_type::f16}) {
+        const type_table t = measure(type, others);
+        out << "### " << convgrad::to_string(type) << ", largest error in u·Σ|terms|\n\n";
+        print(out, t, [](const errors &e) { return e.sum; });
+        out << "### " << convgrad::to_string(type) << ", largest error in ulp of the result\n\n";
+        print(out, t, [](const errors &e) { return e.ulp; });
+    }
+    return out.str();
+}
+
+int write(const std::string &path, const std::string &text) {
+    const std::string begin = "<!-- tables: written by convgrad_accuracy -->\n";
+    const std::string end = "<!-- end of tables -->\n";
+    std::stringstream old;
+    old << std::ifstream(path).rdbuf();
+    const std::string page = old.str();
+    const std::size_t from = page.find(begin), to = page.find(end);
+    if (from == std::string::npos || to == std::string::npos) {
+        std::cerr << path << " has no place for the tables\n";
+        return 1;
+    }
+    std::ofstream(path) << page.substr(0, from) << begin << '\n' << text << page.substr(to);
+    return 0;
+}
+
+int export_problems(const std::string &directory) {
+    exporter out(directory);
+    for (const data_type type : {data_type::f32, data_type::bf16, data_type::f16})
+        for (const family f : all_families)
+            for_each_subject(
+                f, type, seeds, [&](const named_problem &, subject &s) { out.add(s); });
+    return 0;
+}
+
+int run(const std::vector<std::string> &arguments) {
+    std::map<std::string, std::string> given;
+    for (std::size_t i = 0; i + 1 < arguments.size(); i += 2)
+        given[arguments[i]] = arguments[i + 1];
+    for (const auto &[name, value] : given)
+        if (name != "--write" && name != "--export" && name != "--import") {
+            std::cerr << "unknown option " << name << '\n';
+            return 2;
+        }
+    if (arguments.size() % 2 != 0) {
+        std::cerr << "each option takes a value\n";
+        return 2;
+    }
+    if (given.contains("--export")) return export_problems(given["--export"]);
+    std::optional<imported> others;
+    if (given.contains("--import")) others.emplace(given["--import"]);
+    const std::string text = tables(others ? &*others : nullptr);
+    if (given.contains("--write")) return write(given["--write"], text);
+    std::cout << text;
+    return 0;
+}
+
+}  // namespace
+}  // namespace convgrad::accuracy
+
+int main(int count, char **arguments) {
+    return convgrad::accuracy::run({arguments + 1, arguments + count});
+}
