@@ -20,18 +20,34 @@ void keep(axis_walk &walk, axis_phase phase) {
     walk.phases.push_back(std::move(phase));
 }
 
+/// Gives every segment the length of the longest.
+void set_apart(axis_patch &patch) {
+    patch.row = 0;
+    for (const auto &segment : patch.segments) patch.row = std::max(patch.row, segment.count);
+    const auto old = patch.segments;
+    for (auto &starts : patch.start)
+        for (dim &start : starts) {
+            std::size_t i = old.size() - 1;
+            while (old[i].at > start) --i;
+            start += static_cast<dim>(i) * patch.row - old[i].at;
+        }
+    for (std::size_t i = 0; i < old.size(); ++i)
+        patch.segments[i] = {static_cast<dim>(i) * patch.row, old[i].in, patch.row};
+    patch.length = static_cast<dim>(old.size()) * patch.row;
+}
+
 }  // namespace
 
 axis_walk walk_forward(const conv::axis &a) {
-    axis_walk walk {a.src, a.dst, a.stride, 1, 0, {}};
-    axis_phase phase {0, a.dst, {}};
+    axis_walk walk{a.src, a.dst, a.stride, 1, 0, {}};
+    axis_phase phase{0, a.dst, {}};
     for (dim k = 0; k < a.kernel; ++k) phase.taps.push_back({k, k * a.dilation - a.pad});
     keep(walk, std::move(phase));
     return walk;
 }
 
 axis_walk walk_backward(const conv::axis &a) {
-    axis_walk walk {a.dst, a.src, 1, a.stride, 0, {}};
+    axis_walk walk{a.dst, a.src, 1, a.stride, 0, {}};
     // Tap k reaches source index x = y·stride + k·dilation − pad: group the taps by x mod stride.
     struct tap_at {
         dim residue;
@@ -47,14 +63,14 @@ axis_walk walk_backward(const conv::axis &a) {
         [](const tap_at &l, const tap_at &r) { return l.residue < r.residue; });
     for (std::size_t i = 0; i < taps.size();) {
         const dim first = taps[i].residue;
-        axis_phase phase {first, first < a.src ? div_up(a.src - first, a.stride) : 0, {}};
+        axis_phase phase{first, first < a.src ? div_up(a.src - first, a.stride) : 0, {}};
         for (; i < taps.size() && taps[i].residue == first; ++i) phase.taps.push_back(taps[i].tap);
         keep(walk, std::move(phase));
     }
     return walk;
 }
 
-axis_patch make_patch(const axis_walk &walk, dim tile) {
+axis_patch make_patch(const axis_walk &walk, dim tile, bool apart) {
     struct want {
         dim residue, shift;  // off = shift·in_step + residue
         std::size_t phase, tap;
@@ -86,6 +102,8 @@ axis_patch make_patch(const axis_walk &walk, dim tile) {
         patch.start[w.phase][w.tap] = last->at + w.shift - first_shift;
         patch.length = last->at + last->count;
     }
+    patch.row = patch.length;
+    if (apart) set_apart(patch);
     return patch;
 }
 

@@ -15,7 +15,7 @@ phase_list list_phases(const axis_walk (&walk)[3], const axis_patch (&patch)[3],
     for (std::size_t d = 0; d < walk[0].phases.size(); ++d)
         for (std::size_t h = 0; h < walk[1].phases.size(); ++h)
             for (std::size_t w = 0; w < walk[2].phases.size(); ++w) {
-                conv_phase f {{&walk[0].phases[d], &walk[1].phases[h], &walk[2].phases[w]},
+                conv_phase f{{&walk[0].phases[d], &walk[1].phases[h], &walk[2].phases[w]},
                     static_cast<dim>(list.weights.size()), 0};
                 for (std::size_t kd = 0; kd < f.axis[0]->taps.size(); ++kd)
                     for (std::size_t kh = 0; kh < f.axis[1]->taps.size(); ++kh)
@@ -24,10 +24,8 @@ phase_list list_phases(const axis_walk (&walk)[3], const axis_patch (&patch)[3],
                                            &tw = f.axis[2]->taps[kw];
                             list.weights.push_back(
                                 td.k * weights.k[0] + th.k * weights.k[1] + tw.k * weights.k[2]);
-                            list.patch.push_back((patch[0].start[d][kd] * patch[1].length
-                                                     + patch[1].start[h][kh])
-                                    * patch[2].length
-                                + patch[2].start[w][kw]);
+                            list.patch.push_back(patch_index(patch, patch[0].start[d][kd],
+                                patch[1].start[h][kh], patch[2].start[w][kw]));
                             list.input.push_back(
                                 td.off * in.x[0] + th.off * in.x[1] + tw.off * in.x[2]);
                         }
@@ -77,7 +75,7 @@ float careful_sum(const conv::problem &p, const data_roles &roles, const axis_wa
                 }
                 for (dim i = 0; inside && i < roles.in_c; ++i)
                     sum += load_float(roles.input(data), p.type, in + i * roles.in.c)
-                        * load_float(data.weights, p.type, w + i * roles.weights_in);
+                           * load_float(data.weights, p.type, w + i * roles.weights_in);
             }
     return sum;
 }
@@ -107,9 +105,9 @@ void gradient_taps::write_zeros(const conv::problem &p, const conv::buffers &dat
                         g * p.weights.g + o * p.weights.o + i * p.weights.i + offset, 0, false);
 }
 
-float careful_sum(const conv::problem &p, const axis_walk (&walk)[3], const axis_tap *const (&taps)[3],
-    const conv::buffers &data, dim n, dim group, dim i, dim o, const dim (&t0)[3],
-    const dim (&length)[3]) {
+float careful_sum(const conv::problem &p, const axis_walk (&walk)[3],
+    const axis_tap *const (&taps)[3], const conv::buffers &data, dim n, dim group, dim i, dim o,
+    const dim (&t0)[3], const dim (&length)[3]) {
     const dim src_base = n * p.src.n + (group * p.ic + i) * p.src.c;
     const dim dst_base = n * p.dst.n + (group * p.oc + o) * p.dst.c;
     float sum = 0;
@@ -127,7 +125,8 @@ float careful_sum(const conv::problem &p, const axis_walk (&walk)[3], const axis
                     dst_at += position * p.dst.x[a];
                 }
                 if (inside)
-                    sum += load_float(data.src, p.type, src_at) * load_float(data.dst, p.type, dst_at);
+                    sum +=
+                        load_float(data.src, p.type, src_at) * load_float(data.dst, p.type, dst_at);
             }
     return sum;
 }
@@ -184,7 +183,8 @@ void fill_unreached(const conv::problem &p, const data_roles &roles, const axis_
     const dim size = static_cast<dim>(size_of(p.type));
     char *out = static_cast<char *>(roles.output(data));
     for_each_task(threads, rows, [&](int, dim index) {
-        const dim h = index % walk[1].out_length, d = index / walk[1].out_length % walk[0].out_length;
+        const dim h = index % walk[1].out_length,
+                  d = index / walk[1].out_length % walk[0].out_length;
         const dim n = index / walk[1].out_length / walk[0].out_length;
         const bool row = all || !is_reached(walk[0], d) || !is_reached(walk[1], h);
         const auto at = [&](const conv::data_strides &s, dim w) {
@@ -193,7 +193,7 @@ void fill_unreached(const conv::problem &p, const data_roles &roles, const axis_
         const dim step = row ? 1 : walk[2].out_step;
         for (dim w = 0; w < std::min(step, walk[2].out_length); ++w) {
             if (!row && is_reached(walk[2], w)) continue;
-            store_args args {zeros.data(), 1, 0, out_all, div_up(walk[2].out_length - w, step),
+            store_args args{zeros.data(), 1, 0, out_all, div_up(walk[2].out_length - w, step),
                 out + at(roles.out, w), p.type, roles.out.c, roles.out.x[2] * step,
                 p.bias ? bias.data() : nullptr,
                 p.add ? static_cast<const char *>(data.add) + at(p.add_strides, w) : nullptr,

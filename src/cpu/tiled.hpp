@@ -14,7 +14,8 @@ inline constexpr dim patch_slack = 32;
 
 inline dim patch_bytes(const kernel_set &kernels, dim units, dim positions) {
     return round_up_to(
-        units * kernels.parts * positions * kernels.unit_bytes + patch_slack * kernels.unit_bytes, 64);
+        units * kernels.parts * positions * kernels.unit_bytes + patch_slack * kernels.unit_bytes,
+        64);
 }
 
 /// A tile of about `positions`: whole rows first, then planes; cut evenly.
@@ -44,10 +45,10 @@ private:
 
 /// One row of a patch along the last axis.
 struct patch_row {
-    dim at;         // position in the patch
-    dim in[3];      // input index of its first element, which may lie outside
-    dim count;      // positions
-    dim lo, hi;     // those that exist in the input
+    dim at;      // position in the patch
+    dim in[3];   // input index of its first element, which may lie outside
+    dim count;   // positions
+    dim lo, hi;  // those that exist in the input
 
     [[nodiscard]] dim offset(const conv::data_strides &s) const {
         return in[0] * s.x[0] + in[1] * s.x[1] + in[2] * s.x[2];
@@ -63,33 +64,36 @@ inline void clip(dim first, dim step, dim count, dim length, dim &lo, dim &hi) {
 /// Calls body(patch_row) for each row of the patch that a tile needs: the tile starts at t0 and has
 /// `length` ≤ tile positions per axis.
 template <typename Body>
-void for_each_patch_row(const axis_walk (&walk)[3], const axis_patch (&patch)[3], const dim (&tile)[3],
-    const dim (&t0)[3], const dim (&length)[3], Body &&body) {
+void for_each_patch_row(const axis_walk (&walk)[3], const axis_patch (&patch)[3],
+    const dim (&tile)[3], const dim (&t0)[3], const dim (&length)[3], Body &&body) {
     for (const auto &sd : patch[0].segments)
         for (dim d = 0; d < sd.count - (tile[0] - length[0]); ++d)
             for (const auto &sh : patch[1].segments)
                 for (dim h = 0; h < sh.count - (tile[1] - length[1]); ++h)
                     for (const auto &sw : patch[2].segments) {
-                        patch_row row {};
-                        row.at = ((sd.at + d) * patch[1].length + sh.at + h) * patch[2].length + sw.at;
+                        patch_row row{};
+                        row.at = patch_index(patch, sd.at + d, sh.at + h, sw.at);
                         row.in[0] = t0[0] * walk[0].in_step + sd.in + d * walk[0].in_step;
                         row.in[1] = t0[1] * walk[1].in_step + sh.in + h * walk[1].in_step;
                         row.in[2] = t0[2] * walk[2].in_step + sw.in;
                         row.count = sw.count - (tile[2] - length[2]);
                         const bool inside = row.in[0] >= 0 && row.in[0] < walk[0].in_length
-                            && row.in[1] >= 0 && row.in[1] < walk[1].in_length;
+                                            && row.in[1] >= 0 && row.in[1] < walk[1].in_length;
                         if (inside)
-                            clip(row.in[2], walk[2].in_step, row.count, walk[2].in_length, row.lo, row.hi);
+                            clip(row.in[2], walk[2].in_step, row.count, walk[2].in_length, row.lo,
+                                row.hi);
                         body(row);
                     }
 }
 
-/// Rough cycles of one k step of a block of C: multiply-adds, or loads where there are more of those,
-/// never less than the latency that few accumulators cannot hide; plus what loads cost beside
-/// arithmetic (measured: 28 × 1 runs at 0.75 of the speed of 14 × 2 in dot2) and the step itself.
+/// Rough cycles of one k step of a block of C: multiply-adds, or loads where there are more of
+/// those, never less than the latency that few accumulators cannot hide; plus what loads cost
+/// beside arithmetic (measured: 28 × 1 runs at 0.75 of the speed of 14 × 2 in dot2) and the step
+/// itself.
 inline double step_cost(dim m, dim vectors) {
     const auto rows = static_cast<double>(m), columns = static_cast<double>(vectors);
-    return std::max({rows * columns, 0.6 * (rows + columns), 6.0}) + 0.12 * rows + 0.5 * columns + 1.0;
+    return std::max({rows * columns, 0.6 * (rows + columns), 6.0}) + 0.12 * rows + 0.5 * columns
+           + 1.0;
 }
 
 /// `count` rows of C in blocks of nearly equal height.

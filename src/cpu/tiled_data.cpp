@@ -1,14 +1,14 @@
-// Execution of the dense driver for forward and backward data. Start reading at execute(); the choice
-// of blocks is in tiled_data_plan.cpp.
+// Execution of the dense driver for forward and backward data. Start reading at execute(); the
+// choice of blocks is in tiled_data_plan.cpp.
 //
 // For each task (a tile of positions × a block of output channels):
 //   for each chunk of reduced channels:
 //     the input patch that the tile needs is packed, padding as zeros           pack_patch
 //     C[position][channel] += Σ_taps patch(tap) · weights(tap)                  multiply
-//   C leaves with bias, add, ReLU and one rounding                              store_tile
+//   after the last chunk, C leaves with bias, add, ReLU and one rounding        store_rows
 //
-// The order in which an output element is summed (chunks, taps, channels) depends on the problem only,
-// never on tiles or threads.
+// The order in which an output element is summed (chunks, taps, channels) depends on the problem
+// only, never on tiles or threads.
 #include "cpu/tiled_data.hpp"
 
 #include <algorithm>
@@ -44,13 +44,27 @@ dim tiled_data::kept_units() const {
 }
 
 dim tiled_data::c_floats() const {
-    return rows_ * static_cast<dim>(taps_of_.phases.size()) * panels_per_block_ * panel_width();
+    const dim kept =
+        chunks_ == 1 ? 1 : static_cast<dim>(taps_of_.phases.size()) * panels_per_block_;
+    return rows_ * kept * panel_width();
+}
+
+/// C of a phase and panel. What needs only one chunk leaves before the next panel comes.
+float *tiled_data::c_of(const scratch &s, std::size_t ph, dim j) const {
+    const dim index = chunks_ == 1 ? 0 : static_cast<dim>(ph) * panels_per_block_ + j;
+    return s.c + index * rows_ * panel_width();
+}
+
+/// Panels in the block of a task.
+dim tiled_data::panels_in(const task &t) const {
+    return std::min(panels_per_block_, panels_ - t.block * panels_per_block_);
 }
 
 std::size_t tiled_data::scratch_bytes() const {
-    const dim bytes = round_up_to(panels_per_block_ * panel_bytes(kept_units()), 64)
-        + patch_bytes() + round_up_to(4 * c_floats(), 64)
-        + round_up_to(4 * panels_per_block_ * panel_width(), 64) + round_up_to(16 * taps_, 64);
+    const dim bytes = round_up_to(panels_per_block_ * panel_bytes(kept_units()), 64) + patch_bytes()
+                      + round_up_to(4 * c_floats(), 64)
+                      + round_up_to(4 * panels_per_block_ * panel_width(), 64)
+                      + round_up_to(16 * taps_, 64);
     return static_cast<std::size_t>(bytes) + (exact_ ? exact_->scratch_bytes() : 0);
 }
 
@@ -59,7 +73,7 @@ std::size_t tiled_data::workspace() const {
 }
 
 tiled_data::scratch tiled_data::make_scratch(char *memory) const {
-    scratch s {};
+    scratch s{};
     s.weights = memory;
     s.patch = s.weights + round_up_to(panels_per_block_ * panel_bytes(kept_units()), 64);
     char *c = s.patch + patch_bytes();
@@ -74,7 +88,7 @@ tiled_data::scratch tiled_data::make_scratch(char *memory) const {
 }
 
 tiled_data::task tiled_data::make_task(const conv::buffers &data, dim index) const {
-    task t {};
+    task t{};
     t.data = &data;
     for (int a = 2; a >= 0; --a) {
         t.t0[a] = index % tiles_[a] * tile_[a];
@@ -91,7 +105,8 @@ tiled_data::task tiled_data::make_task(const conv::buffers &data, dim index) con
     return t;
 }
 
-void tiled_data::execute(const conv::buffers &data, char *workspace, const executor &threads) const {
+void tiled_data::execute(
+    const conv::buffers &data, char *workspace, const executor &threads) const {
     fill_unreached(p_, roles_, walk_, kernels_, tasks_ == 0, data, threads);
     if (tasks_ == 0) return;
     std::vector<scratch> workers;
@@ -100,7 +115,8 @@ void tiled_data::execute(const conv::buffers &data, char *workspace, const execu
     for_each_task(threads.limited(workers_), tasks_, [&](int worker, dim index) {
         task t = make_task(data, index);
         const kernel_session session(kernels_);
-        for (dim i = 0; i < t.images; ++i, ++t.n) run_task(workers[static_cast<std::size_t>(worker)], t);
+        for (dim i = 0; i < t.images; ++i, ++t.n)
+            run_task(workers[static_cast<std::size_t>(worker)], t);
     });
 }
 
@@ -151,17 +167,16 @@ void tiled_data::run_task(scratch &s, const task &t) const {
     }
     for (dim chunk = 0; chunk < chunks_; ++chunk)
         if (!run_chunk(s, t, chunk)) return;
-    store_tile(s, t, false);
 }
 
-/// Packs and multiplies one chunk. Values that this format cannot treat exactly send the whole tile to
-/// another path, which finishes it; then false.
+/// Packs and multiplies one chunk. Values that this format cannot treat exactly send the whole tile
+/// to another path, which finishes it; then false.
 bool tiled_data::run_chunk(scratch &s, const task &t, dim chunk) const {
     if (!keep_weights_) pack_weights(s, t, chunk, 1);
     const bool direct = read_input_ && !t.padded;
-    const value_range range = !direct ? pack_patch(s, t, chunk)
-        : exact_                      ? scan_input(t, chunk)
-                                      : value_range {};
+    const value_range range = !direct  ? pack_patch(s, t, chunk)
+                              : exact_ ? scan_input(t, chunk)
+                                       : value_range{};
     if (exact_ && !kernels_.limits.allow(range, s.weights_range)) {
         scratch other = exact_->make_scratch(s.exact);
         exact_->run_task(other, t);
@@ -170,7 +185,6 @@ bool tiled_data::run_chunk(scratch &s, const task &t, dim chunk) const {
     // A padded tap must contribute nothing, but 0 · ∞ is NaN.
     if (s.weights_range.nonfinite && t.padded) {
         multiply_careful(s, t);
-        store_tile(s, t, true);
         return false;
     }
     multiply(s, t, chunk);
@@ -182,24 +196,26 @@ void tiled_data::load_bias(const scratch &s, const task &t) const {
     const dim first = t.block * panels_per_block_ * panel_width();
     const dim last = std::min(roles_.out_c, first + panels_per_block_ * panel_width());
     for (dim c = first; c < last; ++c)
-        s.bias[c - first]
-            = load_float(t.data->bias, p_.type, (t.group * roles_.out_c + c) * p_.bias_stride);
+        s.bias[c - first] =
+            load_float(t.data->bias, p_.type, (t.group * roles_.out_c + c) * p_.bias_stride);
 }
 
 void tiled_data::pack_weights(scratch &s, const task &t, dim first_chunk, dim chunks) const {
     const dim size = static_cast<dim>(size_of(p_.type));
-    const char *weights = static_cast<const char *>(t.data->weights) + size * t.group * p_.weights.g;
+    const char *weights =
+        static_cast<const char *>(t.data->weights) + size * t.group * p_.weights.g;
     const dim k_pitch = panel_width() * kernels_.column_bytes;
     char *out = s.weights;
     for (dim chunk = first_chunk; chunk < first_chunk + chunks; ++chunk) {
         const dim channels = chunk_channels(chunk);
         for (dim j = 0; j < panels_per_block_; ++j, out += panel_bytes(units(channels))) {
-            const dim panel = t.block * panels_per_block_ + j;
-            if (panel >= panels_) continue;
-            const dim column = panel * panel_width();
-            const pack_args args {
-                weights + size * (chunk * k_chunk_ * roles_.weights_in + column * roles_.weights_out), p_.type,
-                roles_.weights_in, roles_.weights_out, channels, std::min(panel_width(), roles_.out_c - column), 0, 0, out};
+            if (j >= panels_in(t)) continue;
+            const dim panel = t.block * panels_per_block_ + j, column = panel * panel_width();
+            const pack_args args{
+                weights
+                    + size * (chunk * k_chunk_ * roles_.weights_in + column * roles_.weights_out),
+                p_.type, roles_.weights_in, roles_.weights_out, channels,
+                std::min(panel_width(), roles_.out_c - column), 0, 0, out};
             s.weights_range.merge(kernels_.pack_weights(args, taps_of_.weights.data(), taps_,
                 static_cast<int>(panel_vectors(panel)), units(channels) * k_pitch, k_pitch));
         }
@@ -222,7 +238,7 @@ value_range tiled_data::pack_patch(const scratch &s, const task &t, dim chunk) c
     const dim part_pitch = patch_positions_ * kernels_.unit_bytes;
     value_range range;
     for_each_patch_row(walk_, patch_, tile_, t.t0, t.length, [&](const patch_row &row) {
-        const pack_args args {in + size * row.offset(roles_.in), p_.type, roles_.in.c,
+        const pack_args args{in + size * row.offset(roles_.in), p_.type, roles_.in.c,
             roles_.in.x[2] * walk_[2].in_step, chunk_channels(chunk), row.count, row.lo, row.hi,
             s.patch + row.at * position_bytes_};
         range.merge(pixels_ ? kernels_.pack_pixels(args, position_bytes_)
@@ -261,11 +277,11 @@ void tiled_data::for_each_run(const dim (&length)[3], Body &&body) const {
     }
 }
 
-/// The taps of a phase of which some position in rows [h, h + rows) of plane d lies inside the input, as
-/// offsets in the operands. Taps that meet only padding would add zeros: with large dilations, or on
-/// small maps, that is a third of all.
-dim tiled_data::list_runs(const scratch &s, const conv_phase &f, const task &t, dim d, dim h, dim rows,
-    const dim *in_taps, const dim *packed_taps) const {
+/// The taps of a phase of which some position in rows [h, h + rows) of plane d lies inside the
+/// input, as offsets in the operands. Taps that meet only padding would add zeros: with large
+/// dilations, or on small maps, that is a third of all.
+dim tiled_data::list_runs(const scratch &s, const conv_phase &f, const task &t, dim d, dim h,
+    dim rows, const dim *in_taps, const dim *packed_taps) const {
     const auto inside = [&](int a, dim first, dim count, dim off) {
         const dim low = (t.t0[a] + first) * walk_[a].in_step + off;
         return low + (count - 1) * walk_[a].in_step >= 0 && low < walk_[a].in_length;
@@ -285,24 +301,24 @@ dim tiled_data::list_runs(const scratch &s, const conv_phase &f, const task &t, 
 }
 
 bool tiled_data::stores_itself(dim panel) const {
-    return write_output_ && panel_vectors(panel) * kernels_.lanes <= roles_.out_c - panel * panel_width();
+    return write_output_
+           && panel_vectors(panel) * kernels_.lanes <= roles_.out_c - panel * panel_width();
 }
 
 void tiled_data::multiply(const scratch &s, const task &t, dim chunk) const {
     const dim chunk_units = units(chunk_channels(chunk)), size = static_cast<dim>(size_of(p_.type));
-    const char *weights = s.weights
-        + (keep_weights_ ? chunk * panels_per_block_ * panel_bytes(units(k_chunk_)) : 0);
+    const char *weights =
+        s.weights + (keep_weights_ ? chunk * panels_per_block_ * panel_bytes(units(k_chunk_)) : 0);
     const bool direct = read_input_ && !t.padded;
-    const char *in = direct
-        ? static_cast<const char *>(roles_.input(*t.data)) + in_offset(t, chunk)
-        : s.patch;
+    const char *in =
+        direct ? static_cast<const char *>(roles_.input(*t.data)) + in_offset(t, chunk) : s.patch;
     char *out = static_cast<char *>(roles_.output(*t.data));
-    product_args args {};
+    product_args args{};
     args.k = chunk_units;
     args.a_step = direct ? 4 : unit_step_;
     args.a_m = direct ? size * roles_.in.x[2] * walk_[2].in_step : position_bytes_;
     args.a_part = patch_positions_ * kernels_.unit_bytes;
-    args.a_tile = 16 * dim {kernels_.unit_bytes};
+    args.a_tile = 16 * dim{kernels_.unit_bytes};
     args.b_step = panel_width() * kernels_.column_bytes;
     args.b_part = args.b_step / kernels_.parts;
     args.b_tile = 1024;
@@ -315,54 +331,56 @@ void tiled_data::multiply(const scratch &s, const task &t, dim chunk) const {
         args.a_run = t.padded ? s.runs : taps.data() + f.first_tap;
         args.b_run = t.padded ? s.runs + taps_ : packed + f.first_tap;
         args.runs = f.taps;
-        for (dim j = 0; j < panels_per_block_; ++j) {
+        for (dim j = 0; j < panels_in(t); ++j) {
             const dim panel = t.block * panels_per_block_ + j;
-            if (panel >= panels_) break;
             const bool to_output = stores_itself(panel);
-            float *c = s.c + (static_cast<dim>(ph) * panels_per_block_ + j) * rows_ * panel_width();
+            float *c = c_of(s, ph, j);
             args.ldc = to_output ? roles_.out.x[2] * walk_[2].out_step : panel_width();
             args.accumulate = chunk > 0 || (to_output && p_.accumulate);
             args.b = weights + j * panel_bytes(chunk_units);
             for_each_run(length, [&](dim d, dim h, dim count) {
                 if (t.padded)
-                    args.runs = list_runs(
-                        s, f, t, d, h, flat_ ? length[1] : 1, taps.data(), packed);
-                args.c = to_output
-                    ? static_cast<float *>(static_cast<void *>(
+                    args.runs =
+                        list_runs(s, f, t, d, h, flat_ ? length[1] : 1, taps.data(), packed);
+                args.c =
+                    to_output ? static_cast<float *>(static_cast<void *>(
                         out + size * out_position(roles_.out, f, t, panel * panel_width(), d, h)))
-                    : c + (d * plane_pitch_ + h * row_pitch_) * panel_width();
+                              : c + (d * plane_pitch_ + h * row_pitch_) * panel_width();
                 args.a = in
-                    + (direct ? size
-                               * ((t.t0[0] + d) * walk_[0].in_step * roles_.in.x[0]
-                                   + (t.t0[1] + h) * walk_[1].in_step * roles_.in.x[1]
-                                   + t.t0[2] * walk_[2].in_step * roles_.in.x[2])
-                              : (d * patch_[1].length + h) * patch_[2].length * position_bytes_);
+                         + (direct ? size
+                                         * ((t.t0[0] + d) * walk_[0].in_step * roles_.in.x[0]
+                                             + (t.t0[1] + h) * walk_[1].in_step * roles_.in.x[1]
+                                             + t.t0[2] * walk_[2].in_step * roles_.in.x[2])
+                                   : (d * patch_[1].length + h) * patch_[2].row * position_bytes_);
                 multiply_run(kernels_, args, count, static_cast<int>(panel_vectors(panel)));
+                if (chunk == chunks_ - 1 && !to_output)
+                    store_rows(s, t, ph, j, d, h, flat_ ? length[1] : 1);
             });
         }
     }
 }
 
 void tiled_data::multiply_careful(const scratch &s, const task &t) const {
-    const dim first = t.block * panels_per_block_ * panel_width();
-    const dim last = std::min(roles_.out_c, first + panels_per_block_ * panel_width());
     for (std::size_t ph = 0; ph < taps_of_.phases.size(); ++ph) {
         const conv_phase &f = taps_of_.phases[ph];
         dim length[3], y[3];
         if (!phase_length(f, t, length)) continue;
-        for (y[0] = 0; y[0] < length[0]; ++y[0])
-            for (y[1] = 0; y[1] < length[1]; ++y[1])
-                for (y[2] = 0; y[2] < length[2]; ++y[2]) {
-                    const dim position = y[0] * plane_pitch_ + y[1] * row_pitch_ + y[2];
-                    const dim at[3] = {t.t0[0] + y[0], t.t0[1] + y[1], t.t0[2] + y[2]};
-                    for (dim o = first; o < last; ++o) {
-                        const dim j = (o - first) / panel_width();
-                        float *c = s.c
-                            + (static_cast<dim>(ph) * panels_per_block_ + j) * rows_ * panel_width();
-                        c[position * panel_width() + (o - first) % panel_width()] = careful_sum(
-                            p_, roles_, walk_, f, *t.data, t.n, t.group, o, at);
+        for (dim j = 0; j < panels_in(t); ++j) {
+            const dim column = (t.block * panels_per_block_ + j) * panel_width();
+            const dim columns = std::min(panel_width(), roles_.out_c - column);
+            for (y[0] = 0; y[0] < length[0]; ++y[0])
+                for (y[1] = 0; y[1] < length[1]; ++y[1])
+                    for (y[2] = 0; y[2] < length[2]; ++y[2]) {
+                        float *c =
+                            c_of(s, ph, j)
+                            + (y[0] * plane_pitch_ + y[1] * row_pitch_ + y[2]) * panel_width();
+                        const dim at[3] = {t.t0[0] + y[0], t.t0[1] + y[1], t.t0[2] + y[2]};
+                        for (dim o = 0; o < columns; ++o)
+                            c[o] = careful_sum(
+                                p_, roles_, walk_, f, *t.data, t.n, t.group, column + o, at);
                     }
-                }
+            for (dim d = 0; d < length[0]; ++d) store_rows(s, t, ph, j, d, 0, length[1]);
+        }
     }
 }
 
@@ -370,15 +388,18 @@ void tiled_data::multiply_careful(const scratch &s, const task &t) const {
 dim tiled_data::out_position(const conv::data_strides &strides, const conv_phase &f, const task &t,
     dim column, dim d, dim h) const {
     return t.n * strides.n + (t.group * roles_.out_c + column) * strides.c
-        + (f.axis[0]->first + (t.t0[0] + d) * walk_[0].out_step) * strides.x[0]
-        + (f.axis[1]->first + (t.t0[1] + h) * walk_[1].out_step) * strides.x[1]
-        + (f.axis[2]->first + t.t0[2] * walk_[2].out_step) * strides.x[2];
+           + (f.axis[0]->first + (t.t0[0] + d) * walk_[0].out_step) * strides.x[0]
+           + (f.axis[1]->first + (t.t0[1] + h) * walk_[1].out_step) * strides.x[1]
+           + (f.axis[2]->first + t.t0[2] * walk_[2].out_step) * strides.x[2];
 }
 
-void tiled_data::store_tile(const scratch &s, const task &t, bool all_panels) const {
+/// Rows [h, h + rows) of plane d of a phase and panel leave.
+void tiled_data::store_rows(
+    const scratch &s, const task &t, std::size_t ph, dim j, dim d, dim h, dim rows) const {
     const dim size = static_cast<dim>(size_of(p_.type));
-    char *out = static_cast<char *>(roles_.output(*t.data));
-    store_args args {};
+    const dim column = (t.block * panels_per_block_ + j) * panel_width();
+    const conv_phase &f = taps_of_.phases[ph];
+    store_args args{};
     args.type = p_.type;
     args.c_cs = 1;
     args.c_xs = panel_width();
@@ -388,28 +409,17 @@ void tiled_data::store_tile(const scratch &s, const task &t, bool all_panels) co
     args.add_xs = p_.add_strides.x[2] * walk_[2].out_step;
     args.accumulate = p_.accumulate;
     args.relu = p_.relu;
-    for (std::size_t ph = 0; ph < taps_of_.phases.size(); ++ph) {
-        const conv_phase &f = taps_of_.phases[ph];
-        dim length[3];
-        if (!phase_length(f, t, length)) continue;
-        for (dim j = 0; j < panels_per_block_; ++j) {
-            const dim panel = t.block * panels_per_block_ + j, column = panel * panel_width();
-            if (panel >= panels_) break;
-            if (!all_panels && stores_itself(panel)) continue;
-            const float *c = s.c + (static_cast<dim>(ph) * panels_per_block_ + j) * rows_ * panel_width();
-            args.channels = std::min(panel_width(), roles_.out_c - column);
-            args.bias = p_.bias ? s.bias + j * panel_width() : nullptr;
-            args.count = length[2];
-            for (dim d = 0; d < length[0]; ++d)
-                for (dim h = 0; h < length[1]; ++h) {
-                    args.c = c + (d * plane_pitch_ + h * row_pitch_) * panel_width();
-                    args.out = out + size * out_position(roles_.out, f, t, column, d, h);
-                    if (p_.add)
-                        args.add = static_cast<const char *>(t.data->add)
-                            + size * out_position(p_.add_strides, f, t, column, d, h);
-                    kernels_.store(args);
-                }
-        }
+    args.channels = std::min(panel_width(), roles_.out_c - column);
+    args.bias = p_.bias ? s.bias + j * panel_width() : nullptr;
+    args.count = std::min(t.length[2], f.axis[2]->count - t.t0[2]);
+    for (const dim end = h + rows; h < end; ++h) {
+        args.c = c_of(s, ph, j) + (d * plane_pitch_ + h * row_pitch_) * panel_width();
+        args.out = static_cast<char *>(roles_.output(*t.data))
+                   + size * out_position(roles_.out, f, t, column, d, h);
+        if (p_.add)
+            args.add = static_cast<const char *>(t.data->add)
+                       + size * out_position(p_.add_strides, f, t, column, d, h);
+        kernels_.store(args);
     }
 }
 

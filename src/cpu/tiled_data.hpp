@@ -16,10 +16,11 @@ namespace convgrad::cpu {
 
 class tiled_data {
 public:
-    /// `workspace_limit` is met by smaller blocks and fewer workers where possible; see workspace().
-    /// `exact` (null if `kernels` is of format fma itself) takes tiles that `kernels` cannot hold.
-    tiled_data(const conv::problem &p, const kernel_set &kernels, const kernel_set *exact, int threads,
-        std::size_t workspace_limit);
+    /// `workspace_limit` is met by smaller blocks and fewer workers where possible; see
+    /// workspace(). `exact` (null if `kernels` is of format fma itself) takes tiles that `kernels`
+    /// cannot hold.
+    tiled_data(const conv::problem &p, const kernel_set &kernels, const kernel_set *exact,
+        int threads, std::size_t workspace_limit);
 
     [[nodiscard]] std::size_t workspace() const;
     [[nodiscard]] std::string describe() const;
@@ -47,9 +48,7 @@ private:
     [[nodiscard]] task_cost cost_of(const task &t, bool weights_held) const;
     [[nodiscard]] std::size_t scratch_bytes() const;
     [[nodiscard]] dim chunk_channels(dim chunk) const;
-    [[nodiscard]] dim units(dim channels) const {
-        return div_up(channels, kernels_.k_per_unit);
-    }
+    [[nodiscard]] dim units(dim channels) const { return div_up(channels, kernels_.k_per_unit); }
     [[nodiscard]] dim panel_width() const { return static_cast<dim>(vectors_) * kernels_.lanes; }
     [[nodiscard]] dim panel_vectors(dim panel) const;
     /// Packed weights of one panel for one chunk of reduced channels, all taps.
@@ -61,6 +60,8 @@ private:
     /// Bytes of the input from its start to image n, first channel of the chunk.
     [[nodiscard]] dim in_offset(const task &t, dim chunk) const;
     [[nodiscard]] dim c_floats() const;
+    [[nodiscard]] float *c_of(const scratch &s, std::size_t ph, dim j) const;
+    [[nodiscard]] dim panels_in(const task &t) const;
     /// Positions of phase f in a tile, per axis; false if none.
     static bool phase_length(const conv_phase &f, const task &t, dim (&length)[3]);
     template <typename Body>
@@ -78,9 +79,10 @@ private:
     void load_bias(const scratch &s, const task &t) const;
     /// Whether the product of a panel goes straight to the output.
     [[nodiscard]] bool stores_itself(dim panel) const;
-    [[nodiscard]] dim out_position(const conv::data_strides &strides, const conv_phase &f, const task &t,
-        dim column, dim d, dim h) const;
-    void store_tile(const scratch &s, const task &t, bool all_panels) const;
+    [[nodiscard]] dim out_position(const conv::data_strides &strides, const conv_phase &f,
+        const task &t, dim column, dim d, dim h) const;
+    void store_rows(
+        const scratch &s, const task &t, std::size_t ph, dim j, dim d, dim h, dim rows) const;
 
     conv::problem p_;
     const kernel_set &kernels_;
@@ -100,9 +102,9 @@ private:
     dim rows_ = 0;                         // positions of C per phase
 
     phase_list taps_of_;
-    std::vector<dim> tap_patch_;     // bytes from the patch's start
-    std::vector<dim> tap_input_;     // bytes in the input from where position 0 is
-    std::vector<dim> tap_packed_[2]; // bytes in a panel: for whole chunks, for the last chunk
+    std::vector<dim> tap_patch_;      // bytes from the patch's start
+    std::vector<dim> tap_input_;      // bytes in the input from where position 0 is
+    std::vector<dim> tap_packed_[2];  // bytes in a panel: for whole chunks, for the last chunk
     dim taps_ = 0;
 
     dim k_chunk_ = 0, chunks_ = 1;  // reduced channels per pass over the tile

@@ -1,5 +1,5 @@
-// Choice of blocks for tiled_data. Sizes are in terms of a core's own cache: the packed weights of a
-// block stay in L2 while tiles stream past them; a tile's patch and its C lie beside them.
+// Choice of blocks for tiled_data. Sizes are in terms of a core's own cache: the packed weights of
+// a block stay in L2 while tiles stream past them; a tile's patch and its C lie beside them.
 //
 // Nothing here may change the order of a sum: k_chunk_ is a constant of the kernel set, everything
 // else only decides which elements are computed together.
@@ -13,11 +13,15 @@
 namespace convgrad::cpu {
 namespace {
 
-constexpr dim weights_target = 512 << 10;  // packed weights of a block, if a block can be that small
-constexpr dim weights_most = 4 << 20;      // beyond this they are packed anew for each tile and chunk
-constexpr dim tile_target = 384 << 10;     // patch and C of a tile
-constexpr dim patch_row_bytes = 1024;      // of one position: sets k_chunk_
-constexpr dim most_tasks = dim {1} << 30;
+constexpr dim weights_target = 512
+                               << 10;  // packed weights of a block, if a block can be that small
+constexpr dim weights_most = 4 << 20;  // beyond this they are packed anew for each tile and chunk
+// Patch and C of a tile; processors with amx have 2 MiB of L2.
+constexpr dim tile_target = 384 << 10, tile_target_amx = 768 << 10;
+// Of one position of a patch: sets k_chunk_. Tiles are read as fast from L2 as from L1, so amx
+// takes longer sums at once and saves the round trips of C.
+constexpr dim patch_row_bytes = 1024, patch_row_bytes_amx = 4096;
+constexpr dim most_tasks = dim{1} << 30;
 
 }  // namespace
 
@@ -27,8 +31,8 @@ tiled_data::tiled_data(const conv::problem &p, const kernel_set &kernels, const 
     for (std::size_t a = 0; a < 3; ++a)
         walk_[a] = roles_.forward ? walk_forward(p.x[a]) : walk_backward(p.x[a]);
     taps_ = count_taps(walk_);
-    const bool empty = p.mb == 0 || p.groups == 0 || roles_.in_c == 0 || roles_.out_c == 0 || taps_ == 0
-        || count_positions(walk_) == 0;
+    const bool empty = p.mb == 0 || p.groups == 0 || roles_.in_c == 0 || roles_.out_c == 0
+                       || taps_ == 0 || count_positions(walk_) == 0;
     if (empty) return;  // fill_unreached does what there is to do
     choose_chunks();
     choose_panels();
@@ -63,8 +67,10 @@ tiled_data::tiled_data(const tiled_data &like, const kernel_set &kernels)
 }
 
 void tiled_data::choose_chunks() {
-    const dim channel_bytes = dim {kernels_.unit_bytes} * kernels_.parts / kernels_.k_per_unit;
-    const dim most = round_up_to(patch_row_bytes / channel_bytes, kernels_.k_per_unit);
+    const dim channel_bytes = dim{kernels_.unit_bytes} * kernels_.parts / kernels_.k_per_unit;
+    const dim bytes =
+        kernels_.format == operand_format::amx ? patch_row_bytes_amx : patch_row_bytes;
+    const dim most = round_up_to(bytes / channel_bytes, kernels_.k_per_unit);
     chunks_ = div_up(roles_.in_c, most);
     k_chunk_ = round_up_to(div_up(roles_.in_c, chunks_), kernels_.k_per_unit);
     chunks_ = div_up(roles_.in_c, k_chunk_);
@@ -72,20 +78,25 @@ void tiled_data::choose_chunks() {
 
 /// What need not be packed or buffered.
 void tiled_data::choose_paths() {
-    const bool amx = kernels_.format == operand_format::amx, fma = kernels_.format == operand_format::fma;
+    const bool amx = kernels_.format == operand_format::amx,
+               fma = kernels_.format == operand_format::fma;
     const dim size = static_cast<dim>(size_of(p_.type));
     pixels_ = roles_.in.c == 1 && !amx;
     // Beyond this pitch the rows of a block of C compete for the same sets of L1.
     constexpr dim most_pitch = 2048;
-    const bool units_as_stored = fma ? p_.type == data_type::f32 : roles_.in_c % kernels_.k_per_unit == 0;
+    const bool units_as_stored =
+        fma ? p_.type == data_type::f32 : roles_.in_c % kernels_.k_per_unit == 0;
     read_input_ = pixels_ && !flat_ && units_as_stored
-        && size * roles_.in.x[2] * walk_[2].in_step <= most_pitch;
-    // An accumulated output must not be touched before it is certain that this path finishes the tile.
+                  && size * roles_.in.x[2] * walk_[2].in_step <= most_pitch;
+    // An accumulated output must not be touched before it is certain that this path finishes the
+    // tile.
     write_output_ = fma && !flat_ && p_.type == data_type::f32 && roles_.out.c == 1 && !p_.bias
-        && !p_.add && !p_.relu && (chunks_ == 1 || !p_.accumulate);
+                    && !p_.add && !p_.relu && (chunks_ == 1 || !p_.accumulate);
 }
 
-dim tiled_data::chunk_channels(dim chunk) const { return std::min(k_chunk_, roles_.in_c - chunk * k_chunk_); }
+dim tiled_data::chunk_channels(dim chunk) const {
+    return std::min(k_chunk_, roles_.in_c - chunk * k_chunk_);
+}
 
 dim tiled_data::panel_vectors(dim panel) const {
     return std::min<dim>(vectors_, div_up(roles_.out_c - panel * panel_width(), kernels_.lanes));
@@ -113,19 +124,22 @@ void tiled_data::choose_blocks(int threads) {
     keep_weights_ = one_panel <= weights_most;
     panels_per_block_ = std::clamp<dim>(weights_target / std::max<dim>(one_panel, 1), 1, panels_);
     // C must leave room for a decent tile.
-    panels_per_block_ = std::min(panels_per_block_, std::max<dim>(1, 512 / panel_width()));
+    if (chunks_ > 1)
+        panels_per_block_ = std::min(panels_per_block_, std::max<dim>(1, 512 / panel_width()));
     panels_per_block_ = div_up(panels_, div_up(panels_, panels_per_block_));
     dim phases = 1;
     for (const axis_walk &walk : walk_) phases *= static_cast<dim>(walk.phases.size());
     const dim patch_bytes_each = units(k_chunk_) * kernels_.unit_bytes * kernels_.parts;
-    const dim c_bytes_each = 4 * phases * panels_per_block_ * panel_width();
-    dim positions = std::max<dim>(16, tile_target / (patch_bytes_each + c_bytes_each));
+    const dim c_bytes_each = 4 * panel_width() * (chunks_ == 1 ? 1 : phases * panels_per_block_);
+    const dim target = kernels_.format == operand_format::amx ? tile_target_amx : tile_target;
+    dim positions = std::max<dim>(16, target / (patch_bytes_each + c_bytes_each));
     choose_tile(positions);
     // Enough tasks for every thread, as long as a tile remains worth packing for.
     const auto tasks = [&] {
-        return p_.groups * div_up(panels_, panels_per_block_) * p_.mb * tiles_[0] * tiles_[1] * tiles_[2];
+        return p_.groups * div_up(panels_, panels_per_block_) * p_.mb * tiles_[0] * tiles_[1]
+               * tiles_[2];
     };
-    while (threads > 1 && tasks() < 4 * dim {threads}) {
+    while (threads > 1 && tasks() < 4 * dim{threads}) {
         if (positions > 64) {
             choose_tile(positions /= 2);
         } else if (panels_per_block_ > 1) {
@@ -171,19 +185,20 @@ bool tiled_data::shrink() {
 void tiled_data::settle() {
     patch_positions_ = 1;
     for (int a = 0; a < 3; ++a) {
-        patch_[a] = make_patch(walk_[a], tile_[a]);
+        patch_[a] = make_patch(walk_[a], tile_[a], a == 2);
         patch_positions_ *= patch_[a].length;
         tiles_[a] = div_up(walk_[a].longest, tile_[a]);
     }
     if (pixels_) {
         position_bytes_ = round_up_to(4 * units(k_chunk_), 64);
-        if (position_bytes_ % 1024 == 0) position_bytes_ += 64;  // neighbours in different sets of L1
+        if (position_bytes_ % 1024 == 0)
+            position_bytes_ += 64;  // neighbours in different sets of L1
         unit_step_ = 4;
     } else {
         position_bytes_ = kernels_.unit_bytes;
         unit_step_ = patch_positions_ * kernels_.unit_bytes * kernels_.parts;
     }
-    row_pitch_ = flat_ ? patch_[2].length : tile_[2];
+    row_pitch_ = flat_ ? patch_[2].row : tile_[2];
     plane_pitch_ = (tile_[1] - 1) * row_pitch_ + tile_[2];
     if (flat_) plane_pitch_ = round_up_to(plane_pitch_, 16);
     rows_ = tile_[0] * plane_pitch_;
@@ -211,9 +226,10 @@ std::string tiled_data::describe() const {
     if (tasks_ == 0) return "nothing to sum";
     const auto n = [](dim v) { return std::to_string(v); };
     return "tile " + n(tile_[0]) + "x" + n(tile_[1]) + "x" + n(tile_[2]) + ", phases "
-        + n(static_cast<dim>(taps_of_.phases.size())) + ", panel " + n(panel_width()) + ", block "
-        + n(std::min(roles_.out_c, panels_per_block_ * panel_width())) + " channels, chunk " + n(k_chunk_)
-        + " of " + n(roles_.in_c) + (keep_weights_ ? "" : ", weights packed per tile") + ", tasks " + n(tasks_);
+           + n(static_cast<dim>(taps_of_.phases.size())) + ", panel " + n(panel_width())
+           + ", block " + n(std::min(roles_.out_c, panels_per_block_ * panel_width()))
+           + " channels, chunk " + n(k_chunk_) + " of " + n(roles_.in_c)
+           + (keep_weights_ ? "" : ", weights packed per tile") + ", tasks " + n(tasks_);
 }
 
 }  // namespace convgrad::cpu

@@ -1,8 +1,8 @@
 // Execution of the dense driver for the weights gradient. Start reading at execute(); the choice of
 // blocks is in tiled_weights_plan.cpp.
 //
-// The batch and the output positions are cut into tiles, and the tiles into parts_ runs, by the problem
-// alone. For each task (a part × a block of rows × a block of columns of the gradient):
+// The batch and the output positions are cut into tiles, and the tiles into parts_ runs, by the
+// problem alone. For each task (a part × a block of rows × a block of columns of the gradient):
 //   for each tile of the part:
 //     both operands are packed with positions as k, padding as zeros             pack
 //     C[tap][row][column] += Σ_positions rows(position) · columns(position)      multiply
@@ -46,7 +46,7 @@ tiled_weights::order tiled_weights::order_of(const dim (&length)[3]) const {
         return {k, length[1], k, tile_[2], tile_[1] * tile_[2]};
     }
     if (by_rows_) {
-        const dim half = div_up(length[1], 2), all = div_up(tile_[1], 2), row = patch_[2].length;
+        const dim half = div_up(length[1], 2), all = div_up(tile_[1], 2), row = patch_[2].row;
         return {half, 1, div_up((half - 1) * row + length[2], 16), 0,
             round_up_to((all - 1) * row + tile_[2], 16)};
     }
@@ -69,11 +69,13 @@ dim tiled_weights::part_bytes(const side &s) const {
     return round_up_to(4 * padded(s, s.block) * positions(s), 64);
 }
 
-dim tiled_weights::packed_bytes(const side &s) const { return kernels_.parts * part_bytes(s); }
+dim tiled_weights::packed_bytes(const side &s) const {
+    return kernels_.parts * part_bytes(s);
+}
 
 std::size_t tiled_weights::scratch_bytes() const {
     return static_cast<std::size_t>(packed_bytes(rows_) + packed_bytes(columns_))
-        + (exact_ ? exact_->scratch_bytes() : 0);
+           + (exact_ ? exact_->scratch_bytes() : 0);
 }
 
 dim tiled_weights::partial_floats() const {
@@ -88,7 +90,7 @@ float *tiled_weights::c_of(float *partial, dim group, dim panel, dim tap, dim ro
 std::size_t tiled_weights::workspace() const {
     if (tasks_ == 0) return 0;
     return static_cast<std::size_t>(4 * parts_ * partial_floats())
-        + scratch_bytes() * static_cast<std::size_t>(workers_);
+           + scratch_bytes() * static_cast<std::size_t>(workers_);
 }
 
 void tiled_weights::execute(
@@ -99,7 +101,8 @@ void tiled_weights::execute(
     char *memory = workspace + 4 * parts_ * partial_floats();
     for_each_task(threads.limited(workers_), tasks_, [&](int worker, dim index) {
         char *mine = memory + static_cast<std::size_t>(worker) * scratch_bytes();
-        scratch s {mine, mine + packed_bytes(rows_), mine + packed_bytes(rows_) + packed_bytes(columns_)};
+        scratch s{
+            mine, mine + packed_bytes(rows_), mine + packed_bytes(rows_) + packed_bytes(columns_)};
         const kernel_session session(kernels_);
         run_task(data, s, partials, index);
     });
@@ -159,7 +162,7 @@ void tiled_weights::run_task(
 
 template <typename Body>
 void tiled_weights::for_each_tile(dim index, Body &&body) const {
-    task t {};
+    task t{};
     t.first_row = index % rows_.blocks * rows_.block;
     t.rows = std::min(rows_.block, rows_.channels - t.first_row);
     index /= rows_.blocks;
@@ -183,7 +186,8 @@ void tiled_weights::for_each_tile(dim index, Body &&body) const {
 
 /// What a kernel may read behind a patch is multiplied by zeros, so it must not be infinite.
 void tiled_weights::clear_slack(const scratch &s) const {
-    const dim panel = 4 * panel_width() * positions(columns_), slack = 4 * panel_width() * patch_slack;
+    const dim panel = 4 * panel_width() * positions(columns_),
+              slack = 4 * panel_width() * patch_slack;
     for (dim part = 0; part < kernels_.parts; ++part)
         for (dim j = 0; j * panel_width() < padded(columns_, columns_.block); ++j)
             std::memset(s.columns + part * part_bytes(columns_) + (j + 1) * panel - slack, 0,
@@ -197,7 +201,7 @@ void tiled_weights::run_tile(const conv::buffers &data, scratch &s, task &t, boo
     const value_range row_range = prepare(data, rows_, t, s.rows);
     const value_range column_range = prepare(data, columns_, t, s.columns);
     if (exact_ && !kernels_.limits.allow(row_range, column_range)) {
-        scratch other {s.exact, s.exact + exact_->packed_bytes(exact_->rows_),
+        scratch other{s.exact, s.exact + exact_->packed_bytes(exact_->rows_),
             s.exact + exact_->packed_bytes(exact_->rows_) + exact_->packed_bytes(exact_->columns_)};
         exact_->run_tile(data, other, t, first);
         return;
@@ -223,9 +227,9 @@ value_range tiled_weights::prepare(
     if (s.is_src || !t.padded) return range;
     for (dim d = 0; d < t.length[0]; ++d)
         for (dim h = 0; h < t.length[1]; ++h)
-            range.merge(kernels_.scan({first_element(data, s, t) + 4 * row_offset(s, t, d, h), p_.type,
-                s.strides.c, s.strides.x[2], &s == &rows_ ? t.rows : t.columns, t.length[2], 0,
-                t.length[2], nullptr}));
+            range.merge(kernels_.scan({first_element(data, s, t) + 4 * row_offset(s, t, d, h),
+                p_.type, s.strides.c, s.strides.x[2], &s == &rows_ ? t.rows : t.columns,
+                t.length[2], 0, t.length[2], nullptr}));
     return range;
 }
 
@@ -234,7 +238,7 @@ const char *tiled_weights::first_element(
     const conv::buffers &data, const side &s, const task &t) const {
     const dim channel = t.group * s.channels + (&s == &rows_ ? t.first_row : t.first_column);
     return static_cast<const char *>(s.is_src ? data.src : data.dst)
-        + static_cast<dim>(size_of(p_.type)) * (t.n * s.strides.n + channel * s.strides.c);
+           + static_cast<dim>(size_of(p_.type)) * (t.n * s.strides.n + channel * s.strides.c);
 }
 
 /// Elements from there to the first position of row (d, h) of the tile, for the tap at offset 0.
@@ -256,14 +260,15 @@ void tiled_weights::for_each_src_row(const task &t, Pack &&pack_row) const {
     // amx multiplies gaps and remainders by zeros: everything must be packed, nothing left over.
     const dim(&length)[3] = amx() ? tile_ : t.length;
     for_each_patch_row(walk_, patch_, tile_, t.t0, length, [&](const patch_row &row) {
-        const row_range here {row.lo, row.hi};
+        const row_range here{row.lo, row.hi};
         if (by_rows_) {
             const dim below = row.in[1] + o.half * walk_[1].in_step;
             const bool inside = row.in[0] >= 0 && row.in[0] < walk_[0].in_length && below >= 0
-                && below < walk_[1].in_length;
-            row_range there {0, 0};
+                                && below < walk_[1].in_length;
+            row_range there{0, 0};
             if (inside)
-                clip(row.in[2], walk_[2].in_step, row.count, walk_[2].in_length, there.lo, there.hi);
+                clip(
+                    row.in[2], walk_[2].in_step, row.count, walk_[2].in_length, there.lo, there.hi);
             pack_row(row.offset(strides), xs, row.at, row.count, here,
                 o.half * walk_[1].in_step * strides.x[1], there);
             return;
@@ -283,13 +288,13 @@ void tiled_weights::for_each_dst_row(const task &t, Pack &&pack_row) const {
     const dim pairs = 16 * o.k;  // amx: whole units
     for (dim d = 0; d < t.length[0]; ++d)
         for (dim h = 0; h < (by_rows_ ? o.half : t.length[1]); ++h) {
-            const dim offset = (t.t0[0] + d) * strides.x[0] + (t.t0[1] + h) * strides.x[1] + t.t0[2] * xs;
+            const dim offset =
+                (t.t0[0] + d) * strides.x[0] + (t.t0[1] + h) * strides.x[1] + t.t0[2] * xs;
             if (by_rows_) {
-                const dim pitch = patch_[2].length, at = h * pitch;
+                const dim pitch = patch_[2].row, at = h * pitch;
                 const bool pair = h + o.half < t.length[1];
-                pack_row(offset, xs, d * o.plane_pitch + at,
-                    h + 1 < o.half ? pitch : pairs - at, {0, t.length[2]}, o.half * strides.x[1],
-                    {0, pair ? t.length[2] : 0});
+                pack_row(offset, xs, d * o.plane_pitch + at, h + 1 < o.half ? pitch : pairs - at,
+                    {0, t.length[2]}, o.half * strides.x[1], {0, pair ? t.length[2] : 0});
                 continue;
             }
             // The partner of a last odd position is zero.
@@ -311,9 +316,9 @@ value_range tiled_weights::pack(
     value_range range;
     const auto pack_row = [&](dim offset, dim xs, dim at, dim count, row_range here, dim partner,
                               row_range there) {
-        pack_args args {in + size * offset, p_.type, s.strides.c, xs, channels, count, here.lo, here.hi,
-            out};
-        const pair_row pair {in + size * (offset + partner), there.lo, there.hi};
+        pack_args args{
+            in + size * offset, p_.type, s.strides.c, xs, channels, count, here.lo, here.hi, out};
+        const pair_row pair{in + size * (offset + partner), there.lo, there.hi};
         if (amx() && is_rows) {
             args.out += 4 * at;
             range.merge(kernels_.pack_rows(args, pair, 4 * positions(s), part_pitch));
@@ -332,8 +337,8 @@ value_range tiled_weights::pack(
 /// Where one operand's units are: unit k of run r under a tap is at base + run[r] + shift + k·step.
 struct tiled_weights::operand {
     const char *base;
-    dim step;       // bytes from one k unit to the next
-    dim panel;      // columns: bytes from panel to panel
+    dim step;          // bytes from one k unit to the next
+    dim panel;         // columns: bytes from panel to panel
     const dim *shift;  // per tap, in bytes; null: the same for all taps
     dim run[most_runs];
 };
@@ -344,17 +349,21 @@ void tiled_weights::describe_operand(const conv::buffers &data, const scratch &s
     const bool is_rows = &d == &rows_, direct = reads_input(d, t);
     const dim block = amx() && is_rows ? 4 : 4 * (is_rows ? padded(d, d.block) : panel_width());
     o.base = direct ? first_element(data, d, t) : is_rows ? s.rows : s.columns;
-    o.step = direct ? 4 * d.strides.x[2] * (d.is_src ? walk_[2].in_step : 1)
-        : !amx()    ? block
-        : is_rows   ? 64
-                    : 16 * block;
+    o.step = direct    ? 4 * d.strides.x[2] * (d.is_src ? walk_[2].in_step : 1)
+             : !amx()  ? block
+             : is_rows ? 64
+                       : 16 * block;
     o.panel = direct ? 4 * panel_width() : block * positions(d);
-    o.shift = d.is_src ? (direct ? tap_input_ : is_rows ? tap_rows_ : tap_columns_).data() : nullptr;
+    o.shift = d.is_src ? (direct    ? tap_input_
+                          : is_rows ? tap_rows_
+                                    : tap_columns_)
+                             .data()
+                       : nullptr;
     for (dim r = 0; r < runs; ++r) {
         const dim plane = (run0 + r) / of.runs, row = (run0 + r) % of.runs;
-        o.run[r] = direct ? 4 * row_offset(d, t, plane, row)
-            : d.is_src    ? block * (plane * patch_[1].length + row) * patch_[2].length
-                          : block * (plane * of.plane_pitch + row * of.run_pitch);
+        o.run[r] = direct     ? 4 * row_offset(d, t, plane, row)
+                   : d.is_src ? block * (plane * patch_[1].length + row) * patch_[2].row
+                              : block * (plane * of.plane_pitch + row * of.run_pitch);
     }
 }
 
@@ -363,7 +372,7 @@ void tiled_weights::multiply(
     const order of = order_of(t.length);
     const dim all_runs = t.length[0] * of.runs;
     operand rows, columns;
-    product_args args {};
+    product_args args{};
     args.ldc = panel_width();
     args.a_m = 4;
     args.k = of.k;
@@ -391,7 +400,8 @@ void tiled_weights::multiply(
                 std::min<dim>(vectors_, div_up(t.columns - j * panel_width(), kernels_.lanes)));
             for (std::size_t tap = 0; tap < tap_patch_.size(); ++tap) {
                 // Rows of src that lie in the padding would add zeros.
-                const axis_tap &tap_d = kd[tap / widths / kh.size()], &tap_h = kh[tap / widths % kh.size()];
+                const axis_tap &tap_d = kd[tap / widths / kh.size()],
+                               &tap_h = kh[tap / widths % kh.size()];
                 args.runs = 0;
                 for (dim r = 0; r < runs; ++r) {
                     const dim d = (run0 + r) / of.runs, h = (run0 + r) % of.runs;
@@ -404,16 +414,17 @@ void tiled_weights::multiply(
                 }
                 args.a = rows.base + (rows.shift != nullptr ? rows.shift[tap] : 0);
                 args.b = columns.base + j * columns.panel
-                    + (columns.shift != nullptr ? columns.shift[tap] : 0);
-                args.c = c_of(t.partial, t.group, first_panel + j, static_cast<dim>(tap), t.first_row);
+                         + (columns.shift != nullptr ? columns.shift[tap] : 0);
+                args.c =
+                    c_of(t.partial, t.group, first_panel + j, static_cast<dim>(tap), t.first_row);
                 multiply_run(kernels_, args, t.rows, vectors);
             }
         }
     }
 }
 
-/// The plain sum over taps inside src only, straight from the tensors: for infinities and NaNs in dst
-/// beside padding. Slow, and rare.
+/// The plain sum over taps inside src only, straight from the tensors: for infinities and NaNs in
+/// dst beside padding. Slow, and rare.
 void tiled_weights::multiply_careful(const conv::buffers &data, const task &t, bool first) const {
     std::size_t tap = 0;
     for (const axis_tap &kd : walk_[0].phases[0].taps)
@@ -422,19 +433,20 @@ void tiled_weights::multiply_careful(const conv::buffers &data, const task &t, b
                 const axis_tap *taps[3] = {&kd, &kh, &kw};
                 for (dim i = t.first_row; i < t.first_row + t.rows; ++i)
                     for (dim j = t.first_column; j < t.first_column + t.columns; ++j) {
-                        float *c = c_of(t.partial, t.group, j / panel_width(), static_cast<dim>(tap), i)
+                        float *c =
+                            c_of(t.partial, t.group, j / panel_width(), static_cast<dim>(tap), i)
                             + j % panel_width();
                         *c = (first ? 0 : *c)
-                            + careful_sum(p_, walk_, taps, data, t.n, t.group, rows_.is_src ? i : j,
-                                rows_.is_src ? j : i, t.t0, t.length);
+                             + careful_sum(p_, walk_, taps, data, t.n, t.group,
+                                 rows_.is_src ? i : j, rows_.is_src ? j : i, t.t0, t.length);
                     }
                 ++tap;
             }
 }
 
 /// Adds the parts in order and writes a slice of rows of one panel.
-void tiled_weights::write_panel(const conv::buffers &data, float *partials, dim group, dim panel,
-    dim row0, dim row1) const {
+void tiled_weights::write_panel(
+    const conv::buffers &data, float *partials, dim group, dim panel, dim row0, dim row1) const {
     const dim width = panel_width(), column = panel * width;
     const dim row_stride = rows_.is_src ? p_.weights.i : p_.weights.o;
     const dim column_stride = rows_.is_src ? p_.weights.o : p_.weights.i;
@@ -445,15 +457,16 @@ void tiled_weights::write_panel(const conv::buffers &data, float *partials, dim 
             const float *next = sum + part * partial_floats();
             for (dim i = 0; i < (row1 - row0) * width; ++i) sum[i] += next[i];
         }
-        store_args args {};
+        store_args args{};
         args.c = sum;
         args.c_cs = 1;
         args.c_xs = width;
         args.channels = std::min(width, columns_.channels - column);
         args.count = row1 - row0;
         args.out = static_cast<char *>(data.weights)
-            + size
-                * (group * p_.weights.g + taps_.kept[tap] + row0 * row_stride + column * column_stride);
+                   + size
+                         * (group * p_.weights.g + taps_.kept[tap] + row0 * row_stride
+                             + column * column_stride);
         args.type = p_.out_type;
         args.cs = column_stride;
         args.xs = row_stride;

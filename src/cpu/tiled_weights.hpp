@@ -1,5 +1,5 @@
-// The dense driver for the weights gradient: blocks of channels × channels × taps, summed over parts
-// of the batch and space, and the parts added in a fixed order.
+// The dense driver for the weights gradient: blocks of channels × channels × taps, summed over
+// parts of the batch and space, and the parts added in a fixed order.
 #pragma once
 
 #include <memory>
@@ -40,15 +40,16 @@ private:
     struct operand;
     static constexpr dim most_runs = 256;  // per call of a kernel
     static constexpr dim out_rows = 16;    // written at a time: all their taps stay in L1 meanwhile
-    /// How the positions of a tile become k. In fma they simply follow each other. dot2 and amx take
-    /// them in pairs that keep their distance under every tap: a row's first half with its second, or
-    /// (amx) the upper rows of a tile with the lower ones, whole rows and the gaps between them.
+    /// How the positions of a tile become k. In fma they simply follow each other. dot2 and amx
+    /// take them in pairs that keep their distance under every tap: a row's first half with its
+    /// second, or (amx) the upper rows of a tile with the lower ones, whole rows and the gaps
+    /// between them.
     struct order {
-        dim half;        // distance of partners: positions, or rows
-        dim runs;        // runs per plane
-        dim k;           // units per run
-        dim run_pitch;   // dst positions (amx: pairs) from run to run
-        dim plane_pitch; // and from plane to plane
+        dim half;         // distance of partners: positions, or rows
+        dim runs;         // runs per plane
+        dim k;            // units per run
+        dim run_pitch;    // dst positions (amx: pairs) from run to run
+        dim plane_pitch;  // and from plane to plane
     };
 
     tiled_weights(const tiled_weights &like, const kernel_set &kernels);
@@ -97,21 +98,22 @@ private:
     void multiply(const conv::buffers &data, const scratch &s, const task &t, bool first) const;
     void multiply_careful(const conv::buffers &data, const task &t, bool first) const;
     void write_out(const conv::buffers &data, float *partials, const executor &threads) const;
-    void write_panel(const conv::buffers &data, float *partials, dim group, dim panel, dim row0,
-        dim row1) const;
+    void write_panel(
+        const conv::buffers &data, float *partials, dim group, dim panel, dim row0, dim row1) const;
 
     conv::problem p_;
     const kernel_set &kernels_;
     axis_walk walk_[3];
     axis_patch patch_[3];
     dim tile_[3] = {1, 1, 1}, tiles_[3] = {1, 1, 1};
-    side rows_ {}, columns_ {};  // broadcast and vector operand
+    side rows_{}, columns_{};  // broadcast and vector operand
     int vectors_ = 1;
     bool by_rows_ = false;  // see order
     dim c_rows_ = 0;        // rows of C per tap
     gradient_taps taps_;
     std::vector<dim> tap_patch_;  // kept taps: positions from the patch's start
-    /// What a tap adds to the address of src, in bytes: in the tensor, packed as rows or as columns.
+    /// What a tap adds to the address of src, in bytes: in the tensor, packed as rows or as
+    /// columns.
     std::vector<dim> tap_input_, tap_rows_, tap_columns_;
     dim parts_ = 1, tiles_all_ = 0;
     dim tasks_ = 0;

@@ -1,5 +1,6 @@
-// Choice of blocks for tiled_weights. Everything that decides the order of a sum (tiles, parts) comes
-// from the problem and constants; the number of threads decides only how many workers there are.
+// Choice of blocks for tiled_weights. Everything that decides the order of a sum (tiles, parts)
+// comes from the problem and constants; the number of threads decides only how many workers there
+// are.
 #include <algorithm>
 #include <utility>
 
@@ -10,8 +11,8 @@
 namespace convgrad::cpu {
 namespace {
 
-constexpr dim tile_target = 384 << 10;   // both packed operands of a tile
-constexpr dim partials_most = 8 << 20;   // all parts together, unless one alone is larger
+constexpr dim tile_target = 384 << 10;  // both packed operands of a tile
+constexpr dim partials_most = 8 << 20;  // all parts together, unless one alone is larger
 constexpr dim tasks_wanted = 32;
 constexpr dim part_macs_least = 1 << 20;  // a part smaller than this is not worth its addition
 constexpr dim block_channels = 512;
@@ -24,8 +25,8 @@ double best_panel(const kernel_set &k, dim rows, dim columns, int &vectors) {
         const dim pieces = div_up(rows, k.max_m[v]);
         const dim m = div_up(rows, pieces);
         const double cost = static_cast<double>(pieces)
-            * (static_cast<double>(all / v) * step_cost(m, v)
-                + (all % v == 0 ? 0 : step_cost(m, all % v)));
+                            * (static_cast<double>(all / v) * step_cost(m, v)
+                                + (all % v == 0 ? 0 : step_cost(m, all % v)));
         if (v == 1 || cost < best) best = cost, vectors = v;
     }
     return best;
@@ -48,8 +49,10 @@ tiled_weights::tiled_weights(const conv::problem &p, const kernel_set &kernels,
     if (exact != nullptr) exact_.reset(new tiled_weights(*this, *exact));
     choose_parts(workspace_limit);
     // A smaller workspace: narrower blocks, then smaller tiles.
-    while (static_cast<std::size_t>(4 * parts_ * partial_floats()) + scratch_bytes() > workspace_limit) {
-        if (target <= 4096 && rows_.block <= kernels_.lanes && columns_.block <= panel_width()) break;
+    while (static_cast<std::size_t>(4 * parts_ * partial_floats()) + scratch_bytes()
+           > workspace_limit) {
+        if (target <= 4096 && rows_.block <= kernels_.lanes && columns_.block <= panel_width())
+            break;
         rows_.block = std::max<dim>(kernels_.lanes, round_up_to(rows_.block / 2, kernels_.lanes));
         columns_.block = std::max(panel_width(), round_up_to(columns_.block / 2, panel_width()));
         rows_.blocks = div_up(rows_.channels, rows_.block);
@@ -88,8 +91,9 @@ void tiled_weights::choose_orientation() {
         return;
     }
     const bool src_rows = best_panel(kernels_, p_.ic, p_.oc, v_src_rows)
-        <= best_panel(kernels_, p_.oc, p_.ic, v_dst_rows);
-    const side src {p_.ic, p_.ic, 1, p_.src, true, false}, dst {p_.oc, p_.oc, 1, p_.dst, false, false};
+                          <= best_panel(kernels_, p_.oc, p_.ic, v_dst_rows);
+    const side src{p_.ic, p_.ic, 1, p_.src, true, false},
+        dst{p_.oc, p_.oc, 1, p_.dst, false, false};
     rows_ = src_rows ? src : dst;
     columns_ = src_rows ? dst : src;
     vectors_ = src_rows ? v_src_rows : v_dst_rows;
@@ -103,8 +107,8 @@ void tiled_weights::choose_paths() {
     for (side *s : {&rows_, &columns_}) {
         const dim pitch = s->strides.x[2] * (s->is_src ? walk_[2].in_step : 1);
         s->as_stored = kernels_.format == operand_format::fma && p_.type == data_type::f32
-            && s->strides.c == 1 && 4 * pitch <= most_pitch
-            && (s == &rows_ || s->channels % kernels_.lanes == 0);
+                       && s->strides.c == 1 && 4 * pitch <= most_pitch
+                       && (s == &rows_ || s->channels % kernels_.lanes == 0);
     }
 }
 
@@ -122,7 +126,8 @@ void tiled_weights::choose_blocks() {
 void tiled_weights::choose_tile(dim bytes) {
     // A pair of positions takes 4 bytes in dot2 and amx, per part.
     const dim each = kernels_.format == operand_format::fma ? 4 : 2 * kernels_.parts;
-    cpu::choose_tile(walk_, std::max<dim>(8, bytes / (each * (rows_.block + columns_.block))), tile_);
+    cpu::choose_tile(
+        walk_, std::max<dim>(8, bytes / (each * (rows_.block + columns_.block))), tile_);
     for (int a = 0; a < 3; ++a) tiles_[a] = div_up(walk_[a].longest, tile_[a]);
     tiles_all_ = p_.mb * tiles_[0] * tiles_[1] * tiles_[2];
     settle_tile();
@@ -137,8 +142,8 @@ void tiled_weights::choose_parts(std::size_t workspace_limit) {
     parts_ = std::min(parts_, partials_most / std::max<dim>(bytes, 1));
     parts_ = std::min(parts_, static_cast<dim>(std::min(work, 1e6)));
     parts_ = std::clamp<dim>(parts_, 1, tiles_all_);
-    while (parts_ > 1
-        && static_cast<std::size_t>(parts_ * bytes) + scratch_bytes() > workspace_limit)
+    while (
+        parts_ > 1 && static_cast<std::size_t>(parts_ * bytes) + scratch_bytes() > workspace_limit)
         --parts_;
     // With too few parts, cut the gradient itself further.
     while (parts_ * p_.groups * rows_.blocks * columns_.blocks < tasks_wanted) {
@@ -155,7 +160,7 @@ void tiled_weights::choose_parts(std::size_t workspace_limit) {
 }
 
 void tiled_weights::settle_tile() {
-    for (int a = 0; a < 3; ++a) patch_[a] = make_patch(walk_[a], tile_[a]);
+    for (int a = 0; a < 3; ++a) patch_[a] = make_patch(walk_[a], tile_[a], a == 2);
     phase_list taps = list_phases(walk_, patch_, p_.weights, p_.src);
     tap_patch_ = std::move(taps.patch);
     tap_input_ = std::move(taps.input);
@@ -179,8 +184,9 @@ std::string tiled_weights::describe() const {
     if (tasks_ == 0) return "nothing to sum";
     const auto n = [](dim v) { return std::to_string(v); };
     return "tile " + n(tile_[0]) + "x" + n(tile_[1]) + "x" + n(tile_[2]) + ", vectors along "
-        + (rows_.is_src ? "dst" : "src") + " channels, panel " + n(panel_width()) + ", block "
-        + n(rows_.block) + "x" + n(columns_.block) + ", parts " + n(parts_) + ", tasks " + n(tasks_);
+           + (rows_.is_src ? "dst" : "src") + " channels, panel " + n(panel_width()) + ", block "
+           + n(rows_.block) + "x" + n(columns_.block) + ", parts " + n(parts_) + ", tasks "
+           + n(tasks_);
 }
 
 }  // namespace convgrad::cpu

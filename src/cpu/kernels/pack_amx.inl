@@ -1,14 +1,31 @@
 // Packing for the matrix engine. Included inside an anonymous namespace after split_amx.inl.
 //
-// A tile row is 32 consecutive k of one row m (64 bytes). A tile of B is 16 rows of 16 columns × 2
-// consecutive k. S is a split<E, P>: E the element type in memory, P the number of parts.
+// A tile row is 32 consecutive k of one row m (64 bytes), as 16 pairs. A tile of B is 16 rows of 16
+// columns × 2 k, a pair in each. E is the element type in memory, P the number of parts. Channels
+// are paired as they come if they need no splitting (one copy packs a tile row), otherwise i with
+// 16 + i (no shuffle packs two vectors).
 
-inline dim smaller(dim a, dim b) { return a < b ? a : b; }
+inline dim smaller(dim a, dim b) {
+    return a < b ? a : b;
+}
 
-/// Two 16-bit lanes sets joined: a in the low, b in the high half of each 32-bit lane.
-inline __m512i join(__m512i a, __m512i b) { return _mm512_or_si512(a, _mm512_slli_epi32(b, 16)); }
+template <int P>
+constexpr int first_of_pair(int i) {
+    return P == 1 ? 2 * i : i;
+}
+template <int P>
+constexpr int second_of_pair(int i) {
+    return P == 1 ? 2 * i + 1 : 16 + i;
+}
 
-inline void store512(char *p, __m512i v) { _mm512_storeu_si512(p, v); }
+/// Two sets of parts joined: a in the low, b in the high half of each 32-bit lane.
+inline __m512i join(__m512i a, __m512i b) {
+    return _mm512_or_si512(_mm512_srli_epi32(a, 16), b);
+}
+
+inline void store512(char *p, __m512i v) {
+    _mm512_storeu_si512(p, v);
+}
 
 inline void transpose(__m512i (&r)[16]) {
     V::vec rows[16];
@@ -23,7 +40,7 @@ inline void transpose(__m512i (&r)[16]) {
 template <typename E, int P>
 void split_row(const typename E::type *in, dim n, char *out, dim part_pitch, range_watch &watch) {
     if constexpr (P == 1) {
-        const __mmask32 m = n >= 32 ? ~__mmask32 {0} : (__mmask32 {1} << (n < 0 ? 0 : n)) - 1;
+        const __mmask32 m = n >= 32 ? ~__mmask32{0} : (__mmask32{1} << (n < 0 ? 0 : n)) - 1;
         const __m512i row = _mm512_maskz_loadu_epi16(m, in);
         watch.add_bf16(row);
         store512(out, row);
@@ -37,20 +54,17 @@ void split_row(const typename E::type *in, dim n, char *out, dim part_pitch, ran
     split<E, P>::of(low, a);
     split<E, P>::of(high, b);
 #pragma GCC unroll 3
-    for (int i = 0; i < P; ++i) {
-        const __m512i row = _mm512_inserti64x4(
-            _mm512_castsi256_si512(_mm512_cvtepi32_epi16(a[i])), _mm512_cvtepi32_epi16(b[i]), 1);
-        store512(out + i * part_pitch, row);
-    }
+    for (int i = 0; i < P; ++i) store512(out + i * part_pitch, join(a[i], b[i]));
 }
 
 /// 16 positions × 32 k, where in(k, mask) gives the 16 values at k → 16 tile rows per part.
 template <typename E, int P, typename In>
-void split_columns(In &&in, char *out, dim row_pitch, dim part_pitch, dim rows, range_watch &watch) {
+void split_columns(
+    In &&in, char *out, dim row_pitch, dim part_pitch, dim rows, range_watch &watch) {
     __m512i pairs[P][16];
 #pragma GCC unroll 16
     for (int j = 0; j < 16; ++j) {
-        const __m512 first = in(2 * j), second = in(2 * j + 1);
+        const __m512 first = in(first_of_pair<P>(j)), second = in(second_of_pair<P>(j));
         watch.add(first);
         watch.add(second);
         __m512i a[P], b[P];
@@ -70,7 +84,8 @@ void split_columns(In &&in, char *out, dim row_pitch, dim part_pitch, dim rows, 
 template <typename E>
 __m512 gather(const typename E::type *in, dim step, dim lo, dim hi) {
     if (step == 1) {
-        const __mmask16 m = static_cast<__mmask16>(V::first(hi < 0 ? 0 : hi) & ~V::first(lo < 0 ? 0 : lo));
+        const __mmask16 m =
+            static_cast<__mmask16>(V::first(hi < 0 ? 0 : hi) & ~V::first(lo < 0 ? 0 : lo));
         return V::load_as_mask<E>(in, m);
     }
     alignas(64) float values[16] = {};
@@ -94,8 +109,9 @@ value_range pack_channels(const pack_args &p, dim k_pitch, dim part_pitch) {
         for (dim x = 0; x < p.count; x += 16)
             split_columns<E, P>(
                 [&](int k) {
-                    return k < n ? gather<E>(in + (c + k) * p.cs + x * p.xs, p.xs, p.lo - x, p.hi - x)
-                                 : _mm512_setzero_ps();
+                    return k < n
+                               ? gather<E>(in + (c + k) * p.cs + x * p.xs, p.xs, p.lo - x, p.hi - x)
+                               : _mm512_setzero_ps();
                 },
                 out + 64 * x, 64, part_pitch, smaller(16, p.count - x), watch);
     }
@@ -103,22 +119,22 @@ value_range pack_channels(const pack_args &p, dim k_pitch, dim part_pitch) {
 }
 
 template <typename E, int P>
-value_range pack_weights(const pack_args &p, const dim *tap_in, dim taps, int vectors, dim tap_pitch,
-    dim k_pitch) {
+value_range pack_weights(
+    const pack_args &p, const dim *tap_in, dim taps, int vectors, dim tap_pitch, dim k_pitch) {
     range_watch watch;
     const auto *in = static_cast<const typename E::type *>(p.in);
     const dim part_pitch = k_pitch / P;
     for (dim t = 0; t < taps; ++t)
         for (dim c = 0; c < p.channels; c += 32)
             for (int v = 0; v < vectors; ++v) {
-                const dim n = p.channels - c, columns = smaller(16, p.count - 16 * dim {v});
-                const auto *from = in + tap_in[t] + c * p.cs + 16 * dim {v} * p.xs;
-                char *out = p.out + t * tap_pitch + c / 32 * k_pitch + 1024 * dim {v};
+                const dim n = p.channels - c, columns = smaller(16, p.count - 16 * dim{v});
+                const auto *from = in + tap_in[t] + c * p.cs + 16 * dim{v} * p.xs;
+                char *out = p.out + t * tap_pitch + c / 32 * k_pitch + 1024 * dim{v};
                 if (p.cs == 1) {  // columns of k side by side: transpose what split_row would make
                     alignas(64) char rows[P][1024];
                     for (int x = 0; x < 16; ++x)
-                        split_row<E, P>(from + x * p.xs, x < columns ? n : 0, rows[0] + 64 * x,
-                            1024, watch);
+                        split_row<E, P>(
+                            from + x * p.xs, x < columns ? n : 0, rows[0] + 64 * x, 1024, watch);
                     for (int i = 0; i < P; ++i) {
                         __m512i r[16];
                         for (int x = 0; x < 16; ++x) r[x] = _mm512_load_si512(rows[i] + 64 * x);
@@ -127,18 +143,19 @@ value_range pack_weights(const pack_args &p, const dim *tap_in, dim taps, int ve
                     }
                     continue;
                 }
-                for (dim k = 0; k < 32; k += 2) {
-                    const __m512 first = k < n ? gather<E>(from + k * p.cs, p.xs, 0, columns)
-                                               : _mm512_setzero_ps();
-                    const __m512 second = k + 1 < n ? gather<E>(from + (k + 1) * p.cs, p.xs, 0, columns)
-                                                    : _mm512_setzero_ps();
+                for (int j = 0; j < 16; ++j) {
+                    const dim k = first_of_pair<P>(j), l = second_of_pair<P>(j);
+                    const __m512 first =
+                        k < n ? gather<E>(from + k * p.cs, p.xs, 0, columns) : _mm512_setzero_ps();
+                    const __m512 second =
+                        l < n ? gather<E>(from + l * p.cs, p.xs, 0, columns) : _mm512_setzero_ps();
                     watch.add(first);
                     watch.add(second);
                     __m512i a[P], b[P];
                     split<E, P>::of(first, a);
                     split<E, P>::of(second, b);
                     for (int i = 0; i < P; ++i)
-                        store512(out + i * part_pitch + 32 * k, join(a[i], b[i]));
+                        store512(out + i * part_pitch + 64 * j, join(a[i], b[i]));
                 }
             }
     return watch.found();
@@ -159,7 +176,8 @@ void split_pair(__m512 first, __m512 second, __m512i (&pair)[P], range_watch &wa
 /// 16 elements `step` apart as 32-bit lanes, those in [lo, hi); others zero.
 inline __m512i gather_bits(const std::uint16_t *in, dim step, dim lo, dim hi) {
     if (step == 1) {
-        const __mmask16 m = static_cast<__mmask16>(V::first(hi < 0 ? 0 : hi) & ~V::first(lo < 0 ? 0 : lo));
+        const __mmask16 m =
+            static_cast<__mmask16>(V::first(hi < 0 ? 0 : hi) & ~V::first(lo < 0 ? 0 : lo));
         return _mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(m, in));
     }
     alignas(64) std::uint32_t values[16] = {};
@@ -172,7 +190,8 @@ template <typename E, int P>
 void split_rows(const typename E::type *in, dim lo, dim hi, const typename E::type *in2, dim lo2,
     dim hi2, dim step, __m512i (&pair)[P], range_watch &watch) {
     if constexpr (P == 1) {  // bf16: nothing to split
-        pair[0] = join(gather_bits(in, step, lo, hi), gather_bits(in2, step, lo2, hi2));
+        pair[0] = _mm512_or_si512(
+            gather_bits(in, step, lo, hi), _mm512_slli_epi32(gather_bits(in2, step, lo2, hi2), 16));
         watch.add_bf16(pair[0]);
     } else {
         split_pair<E, P>(gather<E>(in, step, lo, hi), gather<E>(in2, step, lo2, hi2), pair, watch);
@@ -181,8 +200,8 @@ void split_rows(const typename E::type *in, dim lo, dim hi, const typename E::ty
 
 /// 16 channels from c on of position x and of its partner.
 template <typename E, int P>
-void pair_at(const pack_args &p, const pair_row &q, dim c, dim x, __m512i (&pair)[P],
-    range_watch &watch) {
+void pair_at(
+    const pack_args &p, const pair_row &q, dim c, dim x, __m512i (&pair)[P], range_watch &watch) {
     using T = typename E::type;
     const dim at = c * p.cs + x * p.xs, n = p.channels - c;
     const bool real = x >= p.lo && x < p.hi, real2 = x >= q.lo && x < q.hi;
@@ -192,18 +211,86 @@ void pair_at(const pack_args &p, const pair_row &q, dim c, dim x, __m512i (&pair
 
 /// 16 positions from x on of channel c and of their partners.
 template <typename E, int P>
-void pair_across(const pack_args &p, const pair_row &q, dim c, dim x, __m512i (&pair)[P],
-    range_watch &watch) {
+void pair_across(
+    const pack_args &p, const pair_row &q, dim c, dim x, __m512i (&pair)[P], range_watch &watch) {
     using T = typename E::type;
     const dim at = c * p.cs + x * p.xs;
     split_rows<E, P>(static_cast<const T *>(p.in) + at, p.lo - x, p.hi - x,
         static_cast<const T *>(q.in) + at, q.lo - x, q.hi - x, p.xs, pair, watch);
 }
 
+/// The same for bf16, 32 channels at a time: pairs of channels c … c + 15 and c + 16 … c + 31.
+struct two_pairs {
+    __m512i low, high;
+};
+inline two_pairs interleave(__m512i a, __m512i b) {
+    // Unpacking works within 128 bits: bring the quarters of both halves together first.
+    const __m512i order = _mm512_setr_epi64(0, 4, 1, 5, 2, 6, 3, 7);
+    a = _mm512_permutexvar_epi64(order, a);
+    b = _mm512_permutexvar_epi64(order, b);
+    return {_mm512_unpacklo_epi16(a, b), _mm512_unpackhi_epi16(a, b)};
+}
+
+/// 32 channels from c on of position x and of its partner, channels side by side; bf16.
+inline two_pairs pairs_at(const pack_args &p, const pair_row &q, dim c, dim x, range_watch &watch) {
+    const dim at = c + x * p.xs, n = p.channels - c;
+    const __mmask32 some = n >= 32 ? ~__mmask32{0} : (__mmask32{1} << n) - 1;
+    const bool real = x >= p.lo && x < p.hi, real2 = x >= q.lo && x < q.hi;
+    const __m512i a =
+        _mm512_maskz_loadu_epi16(real ? some : 0, static_cast<const std::uint16_t *>(p.in) + at);
+    const __m512i b =
+        _mm512_maskz_loadu_epi16(real2 ? some : 0, static_cast<const std::uint16_t *>(q.in) + at);
+    watch.add_bf16(a);
+    watch.add_bf16(b);
+    return interleave(a, b);
+}
+
+inline value_range pack_positions_bf16(
+    const pack_args &p, const pair_row &q, dim block, dim panel_pitch) {
+    range_watch watch;
+    for (dim c = 0; c < p.channels; c += 32) {
+        const dim c2 = c + 16;
+        char *out = p.out + c / block * panel_pitch + 4 * (c % block);
+        char *out2 =
+            c2 < p.channels ? p.out + c2 / block * panel_pitch + 4 * (c2 % block) : nullptr;
+        for (dim x = 0; x < p.count; ++x) {
+            const two_pairs pairs = pairs_at(p, q, c, x, watch);
+            store512(out + 4 * block * x, pairs.low);
+            if (out2 != nullptr) store512(out2 + 4 * block * x, pairs.high);
+        }
+    }
+    return watch.found();
+}
+
+inline value_range pack_rows_bf16(const pack_args &p, const pair_row &q, dim row_pitch) {
+    range_watch watch;
+    for (dim c = 0; c < p.channels; c += 32)
+        for (dim x = 0; x < p.count; x += 16) {
+            const dim width = smaller(16, p.count - x);
+            __m512i low[16] = {}, high[16] = {};
+            for (dim j = 0; j < width; ++j) {
+                const two_pairs pairs = pairs_at(p, q, c, x + j, watch);
+                low[j] = pairs.low;
+                high[j] = pairs.high;
+            }
+            const auto write = [&](__m512i(&pairs)[16], dim first) {
+                transpose(pairs);
+                for (dim j = 0; j < smaller(16, p.channels - first); ++j)
+                    _mm512_mask_storeu_epi32(
+                        p.out + (first + j) * row_pitch + 4 * x, V::first(width), pairs[j]);
+            };
+            write(low, c);
+            if (c + 16 < p.channels) write(high, c + 16);
+        }
+    return watch.found();
+}
+
 /// B of the weights gradient: see kernel_set::pack_positions.
 template <typename E, int P>
 value_range pack_positions(
     const pack_args &p, const pair_row &q, dim block, dim panel_pitch, dim part_pitch) {
+    if constexpr (P == 1)
+        if (p.cs == 1) return pack_positions_bf16(p, q, block, panel_pitch);
     range_watch watch;
     const bool across = p.xs == 1 && p.cs != 1;
     for (dim c = 0; c < p.channels; c += 16) {
@@ -232,6 +319,8 @@ value_range pack_positions(
 /// A of the weights gradient: see kernel_set::pack_rows.
 template <typename E, int P>
 value_range pack_rows(const pack_args &p, const pair_row &q, dim row_pitch, dim part_pitch) {
+    if constexpr (P == 1)
+        if (p.cs == 1) return pack_rows_bf16(p, q, row_pitch);
     range_watch watch;
     const bool across = p.xs == 1 && p.cs != 1;
     for (dim c = 0; c < p.channels; c += 16)
