@@ -57,6 +57,15 @@ private:
     std::vector<float> values_;
 };
 
+// ThreadSanitizer cannot follow threads that start after fork().
+#if defined(__SANITIZE_THREAD__)
+inline constexpr bool can_fork = false;
+#elif defined(__has_feature)
+inline constexpr bool can_fork = !__has_feature(thread_sanitizer);
+#else
+inline constexpr bool can_fork = true;
+#endif
+
 /// A layer's tensors: 2 images of 5×5 pixels, 3 → 4 channels, 3×3 kernel, padded by 1.
 struct layer {
     buffer src{{2, 5, 5, 3}, 1}, weights{{3, 3, 3, 4}, 2}, diff_dst{{2, 5, 5, 4}, 3};

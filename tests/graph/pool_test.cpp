@@ -129,13 +129,6 @@ TEST(pool, leaves_signals_to_the_caller) {
     EXPECT_EQ(open, 0);
 }
 
-// ThreadSanitizer cannot follow threads that start after fork().
-#if defined(__SANITIZE_THREAD__)
-constexpr bool can_fork = false;
-#else
-constexpr bool can_fork = true;
-#endif
-
 /// Exit status of a child that runs `work`; 0 means that it returned true.
 template <typename Work>
 int in_child(Work &&work) {

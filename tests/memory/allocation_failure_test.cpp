@@ -334,6 +334,27 @@ TEST(allocation_failure_of, joint_gradients) {
     }
 }
 
+// Large workspaces come straight from the kernel.
+TEST(allocation_failure_of, large_workspaces) {
+    const engine on(engine_options{.threads = 4});
+    const buffer src({2, 28, 28, 64}, 1), diff_dst({2, 28, 28, 64}, 2);
+    const attributes attrs{.pads_begin = {1, 1}, .pads_end = {1, 1}};
+    const compiled_partition c = compile(op_kind::convolution_backward_weights,
+        {src.described(0), diff_dst.described(1)}, {f32(2, {3, 3, 64, 64})}, attrs, {.on = &on});
+    ASSERT_GT(c.workspace_size(), std::size_t{256} << 10);
+    const std::vector<tensor> ins = {src.view(), diff_dst.view()};
+    struct state {
+        buffer out{{3, 3, 64, 64}};
+        std::vector<tensor> outs = {out.view()};
+    };
+    const auto run = [&](state &s) { c.execute(stream(on), ins, s.outs); };
+    state first;
+    run(first);
+    EXPECT_GT(fail_each([] { return state(); }, run,
+                  [&](state &s) { return s.out.values() == first.out.values(); }),
+        1);
+}
+
 TEST(allocation_failure_of, ops_and_questions) {
     struct state {
         dims strides = {1, 1}, src = {2, 5, 5, 3}, weights = {3, 3, 3, 4}, none, kernel = {3, 3};

@@ -9,6 +9,9 @@
 
 #include <dlfcn.h>
 #include <pthread.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #if defined(__SANITIZE_THREAD__)
 #define CONVGRAD_TEST_TSAN 1
@@ -107,6 +110,24 @@ extern "C" void *aligned_alloc(std::size_t alignment, std::size_t bytes) {
     void *p = nullptr;
     if (injector::must_fail() || posix_memalign(&p, alignment, bytes) != 0) return nullptr;
     return p;
+}
+
+// The kernel's own: a sanitizer's version would keep books that nothing here needs.
+extern "C" void *mmap(
+    void *address, std::size_t bytes, int protection, int flags, int file, off_t offset) noexcept {
+    if (injector::must_fail()) {
+        errno = ENOMEM;
+        return MAP_FAILED;
+    }
+    const long at = syscall(SYS_mmap, address, bytes, protection, flags, file, offset);
+    if (at == -1) return MAP_FAILED;
+    ++injector::blocks;
+    return reinterpret_cast<void *>(at);
+}
+
+extern "C" int munmap(void *address, std::size_t bytes) noexcept {
+    --injector::blocks;
+    return static_cast<int>(syscall(SYS_munmap, address, bytes));
 }
 
 // Where a sanitizer has a version of its own that ours hides.

@@ -1,6 +1,6 @@
-// Makes allocations fail, anywhere in the process: operator new in all its forms, aligned_alloc and
-// the start of threads. The library asks for memory in no other way (tests/trust/hardening.sh checks
-// that).
+// Makes allocations fail, anywhere in the process: operator new in all its forms, aligned_alloc,
+// mmap and the start of threads. The library asks for memory in no other way
+// (tests/trust/hardening.sh checks that).
 #pragma once
 
 namespace convgrad::test::injector {
@@ -17,7 +17,7 @@ enum class mode {
 void arm(long k, mode how);
 /// No more failures. Returns how many requests there were since arm().
 long disarm();
-/// Blocks from operator new that are not deleted yet.
+/// Blocks from operator new that are not deleted yet, and maps that are not unmapped.
 long live();
 
 }  // namespace convgrad::test::injector
