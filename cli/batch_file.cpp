@@ -4,11 +4,11 @@
 #include <cctype>
 #include <charconv>
 #include <fstream>
-#include <regex>
 #include <sstream>
 
 #include <fmt/format.h>
 
+#include "match.hpp"
 #include "usage_error.hpp"
 
 namespace convgrad::cli {
@@ -55,7 +55,7 @@ struct state {
     std::optional<directions> dir;
     std::optional<std::vector<data_type>> types;
     std::vector<dim> mb = {0};
-    std::optional<std::regex> match;
+    std::optional<text_filter> match;
 };
 
 std::optional<directions> parse_dir(std::string_view value) {
@@ -114,7 +114,7 @@ private:
     }
 
     void problem(const std::string &text, const std::string &where, const state &now) {
-        if (now.match && !std::regex_search(text, *now.match)) return;
+        if (now.match && !now.match->accepts(text)) return;
         for (dim mb : now.mb)
             result_.entries.push_back({text, where, deconv_, now.dir, now.types, mb});
     }
@@ -137,7 +137,7 @@ private:
         else if (name == "--mb")
             now.mb = parse_mb(value, where);
         else if (name == "--match")
-            set_match(now, value, where);
+            now.match.emplace(where + ": --match", value);
         else if (name == "--dir") {
             const auto dir = parse_dir(value);
             if (!dir)
@@ -169,15 +169,6 @@ private:
             list.push_back(n);
         }
         return list.empty() ? std::vector<dim>{0} : list;
-    }
-
-    static void set_match(state &now, const std::string &value, const std::string &where) {
-        try {
-            now.match = std::regex(value);
-        } catch (const std::regex_error &e) {
-            throw usage_error(fmt::format(
-                "{}: --match={}: not a regular expression ({})", where, value, e.what()));
-        }
     }
 
     batch result_;

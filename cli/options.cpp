@@ -4,7 +4,6 @@
 #include <cctype>
 #include <charconv>
 #include <filesystem>
-#include <regex>
 
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
@@ -16,6 +15,7 @@
 #include "cpu/isa.hpp"
 #include "cpu/pool.hpp"
 #include "embedded_problems.hpp"
+#include "match.hpp"
 #include "op/schema.hpp"
 
 namespace convgrad::cli {
@@ -120,7 +120,7 @@ struct choices {
     std::vector<ops::data_format> data;
     std::vector<ops::weights_format> weights;
     std::vector<engine_choice> engines;
-    std::optional<std::regex> match;
+    std::optional<text_filter> match;
     dim mb = 0;
     bool all_layouts = false;  // where no format is asked for: all, not the default
 };
@@ -141,14 +141,7 @@ choices parse_choices(const selection_options &options) {
     for (isa set : parse_isas(options.isas))
         for (math_mode mode : modes)
             for (int n : threads) c.engines.push_back({n, set, mode});
-    if (!options.match.empty()) {
-        try {
-            c.match = std::regex(options.match);
-        } catch (const std::regex_error &e) {
-            throw usage_error(
-                fmt::format("--match {}: not a regular expression ({})", options.match, e.what()));
-        }
-    }
+    if (!options.match.empty()) c.match.emplace("--match", options.match);
     c.mb = options.mb;
     return c;
 }
@@ -332,7 +325,7 @@ selection expand(const selection_options &options, embedded_set set) {
     applied.all_layouts = embedded && set == embedded_set::verify;
     if (embedded) applied.kinds.clear();
     for (const request &r : requests)
-        if (!c.match || std::regex_search(r.text, *c.match)) append_cases(result, r, applied);
+        if (!c.match || c.match->accepts(r.text)) append_cases(result, r, applied);
     return result;
 }
 
