@@ -105,15 +105,18 @@ bool same_description(const tensor_description &a, const tensor_description &b) 
 std::size_t memory_size(const tensor_description &lt) {
     if (lt.layout != layout_type::strided) return SIZE_MAX;
     if (!has_valid_rank(lt) || lt.ndims == unknown_ndims) return 0;
-    std::size_t elements = lt.ndims == 0 ? 1 : 0;
+    // Up to the end of the longest axis, as oneDNN counts; where axes interleave, up to the last
+    // element, which may lie behind that.
+    std::size_t elements = lt.ndims == 0 ? 1 : 0, last = 0;
     for (std::size_t i = 0; i < rank_of(lt); ++i) {
         const dim size = lt.dims[i], stride = size == 1 ? 1 : lt.strides[i];
         if (size <= 0 || stride < 0) return 0;
         std::size_t span = 0;
         if (__builtin_mul_overflow(
-                static_cast<std::size_t>(size), static_cast<std::size_t>(stride), &span))
+                static_cast<std::size_t>(size), static_cast<std::size_t>(stride), &span)
+            || __builtin_add_overflow(last, span - static_cast<std::size_t>(stride), &last))
             return SIZE_MAX;
-        elements = std::max(elements, span);
+        elements = std::max({elements, span, last + 1});
     }
     std::size_t bits = 0;
     if (__builtin_mul_overflow(elements, bits_of(lt.type), &bits)) return SIZE_MAX;

@@ -122,6 +122,12 @@ TEST(MemoryClient, TensorsOwnWhatTheyAskFor) {
     EXPECT_EQ(status_of([&] { dg::tensor(open, engine); }), dnnl_invalid_arguments);
 }
 
+TEST(MemoryClient, InterleavedAxesFitIntoTheirMemory) {
+    // Elements at 0, 2, 3, 4, 5 and 7.
+    const dg::logical_tensor lt(0, lt_type::f32, {3, 2}, dg::logical_tensor::dims{2, 3});
+    EXPECT_EQ(lt.get_mem_size(), 8 * sizeof(float));
+}
+
 TEST(MemoryClient, HostScalars) {
     using property = dg::logical_tensor::property_type;
     const dg::logical_tensor lt(0, lt_type::s32, 0, lt_layout::strided, property::host_scalar);
