@@ -17,6 +17,7 @@ constexpr float weight_decay = 0.02F, label_smoothing = 0.05F;
 constexpr float peak_rate = 4e-3F, warm_up = 0.1F;
 constexpr float first_loss_scale = 1024, largest_loss_scale = 65536;
 constexpr long steps_before_growth = 200;
+constexpr long largest_count = 1L << 48;  // of steps, in a checkpoint
 
 network make_network(const settings &chosen, dim classes, const engine &on, random_numbers &r) {
     return chosen.model == model_kind::classifier ? make_classifier(classes, chosen.type, on, r)
@@ -54,7 +55,19 @@ settings read_settings(byte_reader &in) {
     s.seed = in.get<std::uint64_t>();
     s.epochs = in.get<int>();
     s.batch = in.get<int>();
+    const bool computes =
+        s.type == data_type::f32 || s.type == data_type::bf16 || s.type == data_type::f16;
+    if (s.model > model_kind::autoencoder || !computes || s.epochs < 1 || s.batch < 1)
+        throw std::runtime_error("the checkpoint holds settings that no training has");
     return s;
+}
+
+/// A count of steps.
+long read_count(byte_reader &in) {
+    const long count = in.get<long>();
+    if (count < 0 || count > largest_count)
+        throw std::runtime_error("the checkpoint holds a count that no training reaches");
+    return count;
 }
 
 }  // namespace
@@ -250,9 +263,9 @@ void trainer::restore(std::span<const std::uint8_t> state) {
         throw std::runtime_error("the checkpoint was made with other settings");
     if (in.get<std::uint64_t>() != data_.fingerprint)
         throw std::runtime_error("the checkpoint was made with other data than " + data_.name);
-    optimiser_.steps = in.get<long>();
-    step_ = in.get<long>();
-    good_steps_ = in.get<long>();
+    optimiser_.steps = read_count(in);
+    step_ = read_count(in);
+    good_steps_ = read_count(in);
     loss_scale_ = in.get<float>();
     history_ = in.get_list<epoch_record>();
     restored_ = history_.size();

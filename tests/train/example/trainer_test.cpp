@@ -106,6 +106,26 @@ TEST(trainer, refuses_foreign_states) {
     }
 }
 
+// Model, type, epochs, batch and the counts of steps as no training leaves them, in a file whose
+// checksum fits.
+TEST(trainer, refuses_impossible_states) {
+    const std::vector<std::uint8_t> state = trained(all_settings[0], 1, 0).save();
+    const auto changed = [&](std::size_t at, std::size_t bytes, std::uint8_t value) {
+        std::vector<std::uint8_t> other = state;
+        std::fill_n(other.begin() + static_cast<std::ptrdiff_t>(at), bytes, value);
+        return other;
+    };
+    EXPECT_THROW(trainer::saved_settings(changed(0, 1, 2)), std::runtime_error);
+    EXPECT_THROW(trainer::saved_settings(changed(1, 1, 4)), std::runtime_error);
+    EXPECT_THROW(trainer::saved_settings(changed(10, 4, 0)), std::runtime_error);
+    EXPECT_THROW(trainer::saved_settings(changed(14, 4, 0)), std::runtime_error);
+    EXPECT_THROW(trainer::saved_settings(changed(14, 4, 0xff)), std::runtime_error);
+    for (const std::size_t at : {26U, 34U, 42U}) {
+        trainer t(all_settings[0], few_digits(), engine());
+        EXPECT_THROW(t.restore(changed(at, 8, 0x7f)), std::runtime_error) << at;
+    }
+}
+
 TEST(trainer, all_six_ops_take_part) {
     trainer t = trained(all_settings[3], 2, 1);
     for (op_kind kind : all_op_kinds) {
