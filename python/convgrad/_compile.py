@@ -143,6 +143,10 @@ def resolve_pads(
 def _describe(tensor: Any, shape: Sequence[int] | None = None) -> _core.LogicalTensor:
     """A packed tensor of the same type, and of the same shape unless another one is given."""
     if not isinstance(tensor, _core.LogicalTensor):
+        if not hasattr(tensor, "dtype") or not hasattr(tensor, "shape"):
+            raise _core.InvalidArgument(
+                f"invalid argument: an input is {tensor!r}; it must be an array or a LogicalTensor"
+            )
         return _core.LogicalTensor(0, tensor.dtype, shape or tuple(tensor.shape))
     return _core.LogicalTensor(tensor.id, tensor.dtype, shape or tensor.shape)
 

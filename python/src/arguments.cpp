@@ -24,7 +24,15 @@ bool read_integer(nb::handle value, dim &to) {
     return false;
 }
 
-std::string_view string_argument(nb::handle value, std::string_view name) {
+}  // namespace
+
+dim integer_from_python(nb::handle value, std::string_view name) {
+    dim number = 0;
+    if (!read_integer(value, number)) refuse_type(name, value, "an integer");
+    return number;
+}
+
+std::string_view string_from_python(nb::handle value, std::string_view name) {
     Py_ssize_t length = 0;
     const char *text =
         PyUnicode_Check(value.ptr()) ? PyUnicode_AsUTF8AndSize(value.ptr(), &length) : nullptr;
@@ -34,8 +42,6 @@ std::string_view string_argument(nb::handle value, std::string_view name) {
     }
     return {text, static_cast<std::size_t>(length)};
 }
-
-}  // namespace
 
 dims dims_from_python(nb::handle list, std::string_view name) {
     const nb::object items = nb::steal(PySequence_Fast(list.ptr(), ""));
@@ -84,11 +90,11 @@ attributes attributes_from_python(const nb::tuple &given, std::size_t rank) {
     made.pads_begin = axes_from_python(given[1], axes, "pads_begin");
     made.pads_end = axes_from_python(given[2], axes, "pads_end");
     made.dilations = axes_from_python(given[3], axes, "dilations");
-    made.auto_pad = string_argument(given[4], "auto_pad");
-    if (!read_integer(given[5], made.groups)) refuse_type("groups", given[5], "an integer");
-    made.data_format = string_argument(given[6], "data_format");
+    made.auto_pad = string_from_python(given[4], "auto_pad");
+    made.groups = integer_from_python(given[5], "groups");
+    made.data_format = string_from_python(given[6], "data_format");
     if (!nb::handle(given[7]).is_none())
-        made.weights_format = string_argument(given[7], "weights_format");
+        made.weights_format = string_from_python(given[7], "weights_format");
     made.output_padding = axes_from_python(given[8], axes, "output_padding");
     return made;
 }

@@ -13,7 +13,13 @@ namespace convgrad::python {
 
 namespace nb = nanobind;
 
-/// A sequence of integers, or a one-dimensional integer array. `name` is for messages.
+/// An integer (a float is none, a NumPy integer is one) that 64 bits hold. `name` is for messages.
+dim integer_from_python(nb::handle value, std::string_view name);
+
+/// Characters of a string. They belong to it.
+std::string_view string_from_python(nb::handle value, std::string_view name);
+
+/// A sequence of integers, or a one-dimensional integer array.
 dims dims_from_python(nb::handle list, std::string_view name);
 
 /// The same, where one integer stands for `axes` equal ones and None for none.

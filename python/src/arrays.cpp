@@ -180,7 +180,8 @@ data_type type_from_python(nb::handle dtype) {
     if (dtype.is_none()) return data_type::undef;
     nb::object name = nb::getattr(dtype, "__name__", nb::none());
     if (name.is_none()) name = nb::getattr(dtype, "name", nb::none());
-    std::string text = nb::cast<std::string>(name.is_none() ? nb::str(dtype) : nb::str(name));
+    const nb::str whole = name.is_none() ? nb::str(dtype) : nb::str(name);
+    std::string text(string_from_python(whole, "dtype"));
     text = text.substr(text.rfind('.') + 1);
     if (text == "f32" || text == "float32") return data_type::f32;
     if (text == "f16" || text == "float16" || text == "half") return data_type::f16;

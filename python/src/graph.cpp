@@ -27,7 +27,8 @@ std::optional<dims> optional_dims(nb::handle list, const char *name) {
 std::optional<dims> shape_from_python(nb::handle list) {
     if (list.is_none()) return std::nullopt;
     dims shape;
-    for (nb::handle d : list) shape.push_back(d.is_none() ? unknown_dim : nb::cast<dim>(d));
+    for (nb::handle d : list)
+        shape.push_back(d.is_none() ? unknown_dim : integer_from_python(d, "a dimension"));
     return shape;
 }
 
@@ -40,11 +41,12 @@ nb::object shape_to_python(const std::optional<dims> &shape) {
 
 void make_logical_tensor(logical_tensor *self, std::size_t id, nb::handle dtype, nb::handle shape,
     nb::handle strides, nb::handle value) {
-    auto *made = new (self) logical_tensor(id, type_from_python(dtype));
-    made->shape = shape_from_python(shape);
-    if (!strides.is_none()) made->strides = dims_from_python(strides, "strides");
-    made->value = optional_dims(value, "value");
-    if (made->value && !made->shape) made->shape = dims{static_cast<dim>(made->value->size())};
+    logical_tensor made(id, type_from_python(dtype));
+    made.shape = shape_from_python(shape);
+    if (!strides.is_none()) made.strides = dims_from_python(strides, "strides");
+    made.value = optional_dims(value, "value");
+    if (made.value && !made.shape) made.shape = dims{static_cast<dim>(made.value->size())};
+    new (self) logical_tensor(std::move(made));
 }
 
 std::string text_of(const logical_tensor &t) {
@@ -58,19 +60,27 @@ std::string text_of(const logical_tensor &t) {
 
 attribute_value attribute_from_python(nb::handle value, const char *name) {
     if (PyBool_Check(value.ptr())) return value.ptr() == Py_True;
-    if (PyUnicode_Check(value.ptr())) return nb::cast<std::string>(value);
+    if (PyUnicode_Check(value.ptr())) return std::string(string_from_python(value, name));
     if (PyFloat_Check(value.ptr())) return nb::cast<float>(value);
-    if (PyLong_Check(value.ptr())) return nb::cast<std::int64_t>(value);
+    if (PyLong_Check(value.ptr())) return integer_from_python(value, name);
     return dims_from_python(value, name);
+}
+
+const logical_tensor &tensor_from_python(nb::handle object, const std::string &name) {
+    const logical_tensor *given = nullptr;
+    if (nb::try_cast(object, given) && given != nullptr) return *given;
+    throw error(error_code::invalid_argument, "invalid argument: " + name + " of an op is "
+                                                  + nb::repr(object).c_str()
+                                                  + "; it must be a LogicalTensor");
 }
 
 void make_op(op *self, std::size_t id, std::string_view kind, nb::handle inputs, nb::handle outputs,
     const std::string &name, const nb::kwargs &attrs) {
     op made(id, kind_from_python(kind), name);
-    for (nb::handle t : inputs) made.add_input(nb::cast<logical_tensor>(t));
-    for (nb::handle t : outputs) made.add_output(nb::cast<logical_tensor>(t));
+    for (nb::handle t : inputs) made.add_input(tensor_from_python(t, "an input"));
+    for (nb::handle t : outputs) made.add_output(tensor_from_python(t, "an output"));
     for (auto [key, value] : attrs) {
-        const auto attribute = nb::cast<std::string>(key);
+        const std::string attribute(string_from_python(key, "the name of an attribute"));
         made.set(attribute, attribute_from_python(value, attribute.c_str()));
     }
     new (self) op(std::move(made));
