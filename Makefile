@@ -5,7 +5,7 @@ JOBS   ?= $(shell nproc)
 PREFIX ?= /usr/local
 SOAK_SECONDS ?= 3600
 
-.PHONY: run test test-torch build setup install clean format tidy fuzz soak help
+.PHONY: run test test-torch build setup install clean format tidy fuzz soak accuracy help
 
 run: build ## set up, build, check all ops and types, then train a network and write a report
 	$(BUILD)/bin/convgrad verify
@@ -17,6 +17,9 @@ test: build ## set up, build, and pass all tests
 
 test-torch: setup ## pass the tests of the Python package that need PyTorch (several GB to download)
 	python/tests/run.sh build/torch-venv python/tests/requirements-torch.txt "" python/tests/with_torch
+
+accuracy: build ## measure errors against f64 and rewrite the tables of docs/accuracy.md
+	tests/accuracy/write_tables.sh $(BUILD)/bin/convgrad_accuracy docs/accuracy.md
 
 soak: build ## random layers for SOAK_SECONDS (an hour): same bits, memory and handles flat
 	$(BUILD)/bin/convgrad_soak $(SOAK_SECONDS)

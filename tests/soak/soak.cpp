@@ -1,5 +1,8 @@
-// soak SECONDS [SEED]: random layers for a long time, and nothing may change: neither a bit of any
-// result, nor what the process holds.
+// convgrad_soak SECONDS [SEED]: random layers for a long time, and nothing may change: neither a
+// bit of any result, nor what the process holds.
+//
+// convgrad_soak --sums LAYERS THREADS: the hash of each of the first layers, for comparing
+// processes.
 //
 // Time is cut into periods. In each, a few client threads start, run random layers through eager
 // calls, compiled ops and graphs, on engines of 1 to 16 threads that they create and drop, and end.
@@ -14,6 +17,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <memory>
+#include <string_view>
 #include <thread>
 
 #include <sched.h>
@@ -209,13 +213,29 @@ private:
     std::atomic<int> failures_{0};
 };
 
+int print_sums(std::uint64_t layers, int threads) {
+    arena memory(arena_bytes);
+    test::rng random(static_cast<std::uint64_t>(threads));
+    for (std::uint64_t number = 0; number < layers; ++number) {
+        visit v = draw_visit(random);
+        v.threads = threads;
+        std::printf("%llu %016llx\n", static_cast<unsigned long long>(number),
+            static_cast<unsigned long long>(run(number, draw_layer(number), v, memory)));
+    }
+    return 0;
+}
+
 }  // namespace
 }  // namespace convgrad::soak
 
 int main(int count, char **arguments) {
+    if (count == 4 && std::string_view(arguments[1]) == "--sums")
+        return convgrad::soak::print_sums(
+            std::strtoull(arguments[2], nullptr, 10), std::atoi(arguments[3]));
     const double seconds = count > 1 ? std::atof(arguments[1]) : 0;
     if (!(seconds > 0) || count > 3) {
-        std::fprintf(stderr, "usage: convgrad_soak SECONDS [SEED]\n");
+        std::fprintf(stderr, "usage: convgrad_soak SECONDS [SEED]\n"
+                             "       convgrad_soak --sums LAYERS THREADS\n");
         return 2;
     }
     const std::uint64_t seed = count > 2 ? std::strtoull(arguments[2], nullptr, 10) : 1;
