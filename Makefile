@@ -5,7 +5,7 @@ JOBS   ?= $(shell nproc)
 PREFIX ?= /usr/local
 SOAK_SECONDS ?= 3600
 
-.PHONY: run test test-torch build setup install clean format tidy fuzz soak accuracy help
+.PHONY: run test test-sanitize test-torch check-reproducible build setup install clean format tidy fuzz soak accuracy help
 
 run: build ## set up, build, check all ops and types, then train a network and write a report
 	$(BUILD)/bin/convgrad verify
@@ -14,6 +14,13 @@ run: build ## set up, build, check all ops and types, then train a network and w
 
 test: build ## set up, build, and pass all tests
 	ctest --preset $(PRESET) -j $(JOBS)
+
+test-sanitize: setup ## pass all C++ tests under the address, undefined-behaviour, leak and thread sanitizers
+	scripts/sanitize.sh all asan
+	scripts/sanitize.sh all tsan
+
+check-reproducible: setup ## build twice in two places and compare every byte
+	scripts/reproducible.sh
 
 test-torch: setup ## pass the tests of the Python package that need PyTorch (several GB to download)
 	python/tests/run.sh build/torch-venv python/tests/requirements-torch.txt "" python/tests/with_torch

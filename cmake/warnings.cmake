@@ -9,6 +9,9 @@ endif()
 if(CONVGRAD_WARNINGS_AS_ERRORS)
   target_compile_options(convgrad_flags INTERFACE -Werror)
 endif()
+# No names of folders in what is built. (Release has neither debug information nor __FILE__.)
+target_compile_options(convgrad_flags INTERFACE
+  $<$<NOT:$<CONFIG:Release>>:-ffile-prefix-map=${PROJECT_SOURCE_DIR}=.>)
 if(CONVGRAD_SANITIZE)
   target_compile_options(convgrad_flags INTERFACE -fsanitize=${CONVGRAD_SANITIZE}
     -fno-omit-frame-pointer -fno-sanitize-recover=all)
@@ -16,5 +19,5 @@ if(CONVGRAD_SANITIZE)
 else()
   target_compile_options(convgrad_flags INTERFACE -fstack-protector-strong
     $<$<NOT:$<CONFIG:Debug>>:-D_FORTIFY_SOURCE=2>)
-  target_link_options(convgrad_flags INTERFACE -Wl,-z,relro,-z,now)
+  target_link_options(convgrad_flags INTERFACE -Wl,-z,relro,-z,now,-z,noexecstack)
 endif()

@@ -14,6 +14,7 @@ header() { printf '#include <%s>\n' "$1" | g++ -std=c++20 -E -x c++ - ; }
 find_missing() {
     missing=""
     need g++ g++ --version
+    need clang clang++ --version
     need cmake cmake --version
     need ninja-build ninja --version
     need pkg-config pkg-config --version
