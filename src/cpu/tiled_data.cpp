@@ -216,10 +216,38 @@ void tiled_data::pack_weights(scratch &s, const task &t, dim first_chunk, dim ch
                     + size * (chunk * k_chunk_ * roles_.weights_in + column * roles_.weights_out),
                 p_.type, roles_.weights_in, roles_.weights_out, channels,
                 std::min(panel_width(), roles_.out_c - column), 0, 0, out};
-            s.weights_range.merge(kernels_.pack_weights(args, taps_of_.weights.data(), taps_,
-                static_cast<int>(panel_vectors(panel)), units(channels) * k_pitch, k_pitch));
+            const int vectors = static_cast<int>(panel_vectors(panel));
+            const dim tap_pitch = units(channels) * k_pitch;
+            s.weights_range.merge(staged_ > 0 ? pack_staged(s, args, vectors, tap_pitch, k_pitch)
+                                              : kernels_.pack_weights(args, taps_of_.weights.data(),
+                                                  taps_, vectors, tap_pitch, k_pitch));
         }
     }
+}
+
+/// Filters as rows of a matrix become its columns, in the memory of the patch, which is packed
+/// later.
+value_range tiled_data::pack_staged(
+    const scratch &s, const pack_args &args, int vectors, dim tap_pitch, dim k_pitch) const {
+    const dim size = static_cast<dim>(size_of(p_.type)), filter = filter_size();
+    const bool by_output =
+        roles_.weights_in == filter;  // a row per output channel, or per reduced one
+    value_range range;
+    for (dim c = 0; c < args.channels; c += staged_) {
+        pack_args staged = args;
+        staged.channels = std::min(staged_, args.channels - c);
+        staged.in = s.patch;
+        staged.out = args.out + c / kernels_.k_per_unit * k_pitch;
+        staged.cs = by_output ? filter * panel_width() : 1;
+        staged.xs = by_output ? 1 : filter * staged_;
+        kernels_.transpose({static_cast<const char *>(args.in) + size * c * args.cs,
+            size * (by_output ? args.xs : args.cs), by_output ? args.count : staged.channels,
+            filter * (by_output ? staged.channels : args.count), size, s.patch,
+            size * (by_output ? panel_width() : staged_)});
+        range.merge(
+            kernels_.pack_weights(staged, tap_staged_.data(), taps_, vectors, tap_pitch, k_pitch));
+    }
+    return range;
 }
 
 dim tiled_data::patch_bytes() const {

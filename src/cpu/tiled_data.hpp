@@ -69,7 +69,13 @@ private:
 
     void run_task(scratch &s, const task &t) const;
     bool run_chunk(scratch &s, const task &t, dim chunk) const;
+    void choose_staging();
+    [[nodiscard]] dim filter_size() const {
+        return p_.x[0].kernel * p_.x[1].kernel * p_.x[2].kernel;
+    }
     void pack_weights(scratch &s, const task &t, dim first_chunk, dim chunks) const;
+    [[nodiscard]] value_range pack_staged(
+        const scratch &s, const pack_args &args, int vectors, dim tap_pitch, dim k_pitch) const;
     [[nodiscard]] value_range pack_patch(const scratch &s, const task &t, dim chunk) const;
     [[nodiscard]] value_range scan_input(const task &t, dim chunk) const;
     [[nodiscard]] dim list_runs(const scratch &s, const conv_phase &f, const task &t, dim d, dim h,
@@ -106,6 +112,10 @@ private:
     std::vector<dim> tap_input_;      // bytes in the input from where position 0 is
     std::vector<dim> tap_packed_[2];  // bytes in a panel: for whole chunks, for the last chunk
     dim taps_ = 0;
+    // Weights with the taps innermost (OIX, IOX) are transposed before they are packed, this many
+    // reduced channels at a time; 0: they are not.
+    dim staged_ = 0;
+    std::vector<dim> tap_staged_;  // as taps_of_.weights, in what was transposed
 
     dim k_chunk_ = 0, chunks_ = 1;  // reduced channels per pass over the tile
     int vectors_ = 1;               // width of a panel

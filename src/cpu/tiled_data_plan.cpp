@@ -216,10 +216,25 @@ void tiled_data::settle() {
         for (dim tap = 0; tap < taps_; ++tap)
             tap_packed_[last][static_cast<std::size_t>(tap)] = tap * chunk_units * k_pitch;
     }
+    choose_staging();
     blocks_ = div_up(panels_, panels_per_block_);
     const dim per_image = p_.groups * blocks_ * tiles_[0] * tiles_[1] * tiles_[2];
     images_per_task_ = std::max<dim>(1, div_up(per_image * p_.mb, most_tasks));
     tasks_ = per_image * div_up(p_.mb, images_per_task_);
+}
+
+void tiled_data::choose_staging() {
+    staged_ = 0;
+    const dim filter = filter_size(), size = static_cast<dim>(size_of(p_.type));
+    const auto &k = p_.weights.k;
+    const bool taps_inside = filter > 1 && k[2] == 1 && k[1] == p_.x[2].kernel
+                             && k[0] == p_.x[1].kernel * p_.x[2].kernel;
+    if (!taps_inside || std::min(roles_.weights_in, roles_.weights_out) != filter) return;
+    const dim fits = patch_bytes() / (size * filter * panel_width());
+    staged_ = std::min<dim>(fits, 64) / kernels_.k_per_unit * kernels_.k_per_unit;
+    tap_staged_.clear();
+    const dim pitch = roles_.weights_in == filter ? panel_width() : staged_;
+    for (dim tap : taps_of_.weights) tap_staged_.push_back(tap * pitch);
 }
 
 std::string tiled_data::describe() const {

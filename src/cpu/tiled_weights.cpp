@@ -74,8 +74,16 @@ dim tiled_weights::packed_bytes(const side &s) const {
 }
 
 std::size_t tiled_weights::scratch_bytes() const {
-    return static_cast<std::size_t>(packed_bytes(rows_) + packed_bytes(columns_))
-           + (exact_ ? exact_->scratch_bytes() : 0);
+    const std::size_t packed =
+        static_cast<std::size_t>(packed_bytes(rows_) + packed_bytes(columns_))
+        + (exact_ ? exact_->scratch_bytes() : 0);
+    return std::max(packed, taps_inside_ ? stage_bytes() : 0);
+}
+
+/// Filters that write_filters puts together at a time.
+std::size_t tiled_weights::stage_bytes() const {
+    return static_cast<std::size_t>(
+        round_up_to(4 * out_rows * panel_width() * static_cast<dim>(tap_patch_.size()), 64));
 }
 
 dim tiled_weights::partial_floats() const {
@@ -106,7 +114,7 @@ void tiled_weights::execute(
         const kernel_session session(kernels_);
         run_task(data, s, partials, index);
     });
-    write_out(data, partials, threads);
+    write_out(data, partials, memory, threads);
 }
 
 work_list tiled_weights::work() const {
@@ -445,8 +453,8 @@ void tiled_weights::multiply_careful(const conv::buffers &data, const task &t, b
 }
 
 /// Adds the parts in order and writes a slice of rows of one panel.
-void tiled_weights::write_panel(
-    const conv::buffers &data, float *partials, dim group, dim panel, dim row0, dim row1) const {
+void tiled_weights::write_panel(const conv::buffers &data, float *partials, float *stage, dim group,
+    dim panel, dim row0, dim row1) const {
     const dim width = panel_width(), column = panel * width;
     const dim row_stride = rows_.is_src ? p_.weights.i : p_.weights.o;
     const dim column_stride = rows_.is_src ? p_.weights.o : p_.weights.i;
@@ -457,6 +465,7 @@ void tiled_weights::write_panel(
             const float *next = sum + part * partial_floats();
             for (dim i = 0; i < (row1 - row0) * width; ++i) sum[i] += next[i];
         }
+        if (taps_inside_) continue;
         store_args args{};
         args.c = sum;
         args.c_cs = 1;
@@ -473,15 +482,50 @@ void tiled_weights::write_panel(
         args.accumulate = p_.accumulate;
         kernels_.store(args);
     }
+    if (taps_inside_)
+        write_filters(data, c_of(partials, group, panel, 0, row0), stage, group, panel, row0, row1);
+}
+
+/// The same where the taps of a filter lie side by side (OIX, IOX): filters are put together first,
+/// and leave in runs of whole filters.
+void tiled_weights::write_filters(const conv::buffers &data, const float *sum, float *stage,
+    dim group, dim panel, dim row0, dim row1) const {
+    const dim column = panel * panel_width(), taps = static_cast<dim>(tap_patch_.size());
+    const dim rows = row1 - row0, columns = std::min(panel_width(), columns_.channels - column);
+    const dim row_stride = rows_.is_src ? p_.weights.i : p_.weights.o;
+    const dim column_stride = rows_.is_src ? p_.weights.o : p_.weights.i;
+    const bool along_rows = row_stride == taps;  // filters of one column lie one after the other
+    const dim run = taps * (along_rows ? rows : columns);
+    for (dim r = 0; r < rows; ++r)
+        kernels_.transpose(
+            {reinterpret_cast<const char *>(sum + r * panel_width()), 4 * c_rows_ * panel_width(),
+                taps, columns, 4, reinterpret_cast<char *>(stage + r * (along_rows ? taps : run)),
+                4 * (along_rows ? run : taps)});
+    store_args args{};
+    args.c = stage;
+    args.c_cs = 1;
+    args.c_xs = run;
+    args.channels = run;
+    args.count = along_rows ? columns : rows;
+    args.out = static_cast<char *>(data.weights)
+               + static_cast<dim>(size_of(p_.out_type))
+                     * (group * p_.weights.g + row0 * row_stride + column * column_stride);
+    args.type = p_.out_type;
+    args.cs = 1;
+    args.xs = along_rows ? column_stride : row_stride;
+    args.accumulate = p_.accumulate;
+    kernels_.store(args);
 }
 
 void tiled_weights::write_out(
-    const conv::buffers &data, float *partials, const executor &threads) const {
+    const conv::buffers &data, float *partials, char *memory, const executor &threads) const {
     const dim slices = div_up(rows_.channels, out_rows);
-    for_each_task(threads, out_slices(), [&](int, dim index) {
+    for_each_task(threads.limited(workers_), out_slices(), [&](int worker, dim index) {
+        void *mine = memory + static_cast<std::size_t>(worker) * scratch_bytes();
         const dim row0 = index % slices * out_rows;
         const dim panel = index / slices % panels(), group = index / slices / panels();
-        write_panel(data, partials, group, panel, row0, std::min(row0 + out_rows, rows_.channels));
+        write_panel(data, partials, static_cast<float *>(mine), group, panel, row0,
+            std::min(row0 + out_rows, rows_.channels));
     });
 }
 

@@ -55,6 +55,7 @@ private:
     tiled_weights(const tiled_weights &like, const kernel_set &kernels);
     void choose_orientation();
     void choose_paths();
+    void choose_writing();
     void choose_blocks();
     void choose_tile(dim bytes);
     void choose_parts(std::size_t workspace_limit);
@@ -75,6 +76,7 @@ private:
     [[nodiscard]] dim part_bytes(const side &s) const;
     [[nodiscard]] dim packed_bytes(const side &s) const;
     [[nodiscard]] std::size_t scratch_bytes() const;
+    [[nodiscard]] std::size_t stage_bytes() const;
 
     /// Calls body(task, first) for each tile of a task.
     template <typename Body>
@@ -97,9 +99,12 @@ private:
         dim run0, dim runs, operand &o) const;
     void multiply(const conv::buffers &data, const scratch &s, const task &t, bool first) const;
     void multiply_careful(const conv::buffers &data, const task &t, bool first) const;
-    void write_out(const conv::buffers &data, float *partials, const executor &threads) const;
-    void write_panel(
-        const conv::buffers &data, float *partials, dim group, dim panel, dim row0, dim row1) const;
+    void write_out(
+        const conv::buffers &data, float *partials, char *memory, const executor &threads) const;
+    void write_panel(const conv::buffers &data, float *partials, float *stage, dim group, dim panel,
+        dim row0, dim row1) const;
+    void write_filters(const conv::buffers &data, const float *sum, float *stage, dim group,
+        dim panel, dim row0, dim row1) const;
 
     conv::problem p_;
     const kernel_set &kernels_;
@@ -115,6 +120,7 @@ private:
     /// What a tap adds to the address of src, in bytes: in the tensor, packed as rows or as
     /// columns.
     std::vector<dim> tap_input_, tap_rows_, tap_columns_;
+    bool taps_inside_ = false;  // the taps of a filter lie side by side, and all are computed
     dim parts_ = 1, tiles_all_ = 0;
     dim tasks_ = 0;
     int workers_ = 1;

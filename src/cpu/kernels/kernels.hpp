@@ -12,7 +12,8 @@
 //   dot2     two bf16 that VDPBF16PS adds together    2
 //   amx      32 bf16 of one tile row (A); B is a tile of 16 pair rows × 16 columns, 32 k per tile
 //
-// Operands are packed by the functions beside the product, so that a driver never looks inside a unit.
+// Operands are packed by the functions beside the product, so that a driver never looks inside a
+// unit.
 #pragma once
 
 #include <cstdint>
@@ -24,8 +25,8 @@ namespace convgrad::cpu {
 enum class operand_format : std::uint8_t { fma, dot2, amx };
 
 /// What a packer noticed about the values it copied. The matrix and dot-product instructions flush
-/// subnormals, and a split value must neither underflow nor overflow, so their packers also tell the
-/// exponents of the smallest and largest nonzero magnitude.
+/// subnormals, and a split value must neither underflow nor overflow, so their packers also tell
+/// the exponents of the smallest and largest nonzero magnitude.
 struct value_range {
     bool nonfinite = false;
     std::uint8_t least = 255;  // biased exponent of the smallest nonzero magnitude; 255: none
@@ -44,8 +45,8 @@ struct format_limits {
 
     [[nodiscard]] bool allow(const value_range &a, const value_range &b) const {
         return !a.nonfinite && !b.nonfinite && a.least >= least && b.least >= least
-            && (a.least == 255 || b.least == 255 || a.least + b.least >= least_product)
-            && a.most + b.most <= most_product;
+               && (a.least == 255 || b.least == 255 || a.least + b.least >= least_product)
+               && a.most + b.most <= most_product;
     }
 };
 
@@ -53,9 +54,9 @@ struct product_args {
     const char *a;
     const char *b;
     float *c;
-    dim ldc;             // floats between rows m of C
-    const dim *a_run;    // bytes from a to the operand of run r
-    const dim *b_run;    // bytes from b to the operand of run r
+    dim ldc;           // floats between rows m of C
+    const dim *a_run;  // bytes from a to the operand of run r
+    const dim *b_run;  // bytes from b to the operand of run r
     dim runs;
     dim k;               // units per run
     dim a_step, b_step;  // bytes from one k unit to the next
@@ -84,7 +85,7 @@ struct dot_args {
 struct depthwise_args {
     const char *in;  // position 0, channel 0, before a tap's offset
     data_type type;
-    const dim *run;         // bytes, per tap
+    const dim *run;               // bytes, per tap
     const float *const *weights;  // per tap; readable to a whole vector
     dim taps;
     dim channels, count;
@@ -122,6 +123,16 @@ struct pair_row {
     dim lo, hi;
 };
 
+/// out[j][i] = in[i][j], elements of 2 or 4 bytes.
+struct transpose_args {
+    const char *in;
+    dim in_pitch;  // bytes from row to row
+    dim rows, columns;
+    dim size;
+    char *out;
+    dim out_pitch;
+};
+
 /// How results leave: value = c + bias + add + old contents, ReLU, one rounding.
 struct store_args {
     const float *c;
@@ -144,17 +155,17 @@ struct kernel_set {
     int max_vectors;  // widest C block, in vectors
     int max_m[5];     // tallest C block for 1..max_vectors vectors (index 0 unused)
     int k_per_unit;
-    int unit_bytes;   // of A, per position
-    int column_bytes; // of B, per column of a k unit, all parts
-    int parts;        // amx: how many bf16 an element is split into
+    int unit_bytes;    // of A, per position
+    int column_bytes;  // of B, per column of a k unit, all parts
+    int parts;         // amx: how many bf16 an element is split into
     format_limits limits;
     void (*enter)();  // before a thread's first product, and after its last; null: nothing to do
     void (*leave)();
 
     void (*product)(const product_args &args, int m, int vectors);
 
-    /// Channels become k: unit (k, x) at out + k·k_pitch + x·unit_bytes. Missing channels of the last
-    /// unit are zero.
+    /// Channels become k: unit (k, x) at out + k·k_pitch + x·unit_bytes. Missing channels of the
+    /// last unit are zero.
     value_range (*pack_channels)(const pack_args &args, dim k_pitch, dim part_pitch);
     /// The same with channels side by side (cs = 1; not amx): unit (k, x) at out + x·x_pitch + 4·k.
     /// x_pitch is a multiple of 64.
@@ -169,13 +180,14 @@ struct kernel_set {
     /// Positions become k (weights gradient): element (c, x) goes to column c % block of panel
     /// c / block: out + (c / block)·panel_pitch + x·(4·block). Columns without a channel, up to a
     /// whole vector, are zero. In dot2 and amx position x is paired with position x of `pair`.
-    value_range (*pack_positions)(const pack_args &args, const pair_row &pair, dim block,
-        dim panel_pitch, dim part_pitch);
+    value_range (*pack_positions)(
+        const pack_args &args, const pair_row &pair, dim block, dim panel_pitch, dim part_pitch);
     /// amx only: the broadcast operand of the weights gradient. Pair (c, x) goes to
     /// out + c·row_pitch + 4·x.
-    value_range (*pack_rows)(const pack_args &args, const pair_row &pair, dim row_pitch,
-        dim part_pitch);
+    value_range (*pack_rows)(
+        const pack_args &args, const pair_row &pair, dim row_pitch, dim part_pitch);
     void (*store)(const store_args &args);
+    void (*transpose)(const transpose_args &args);
     /// fma only; blocks of at most max_dot[n] rows and n ≤ 4 columns.
     void (*dot)(const dot_args &args, int m, int n);
     int max_dot[5];
@@ -184,8 +196,8 @@ struct kernel_set {
     void (*depthwise_gradient)(const depthwise_gradient_args &args);
 };
 
-/// The kernels of one instruction set for one element type, best format first; null if this build or
-/// this pairing has none. `math` matters for f32 on amx only.
+/// The kernels of one instruction set for one element type, best format first; null if this build
+/// or this pairing has none. `math` matters for f32 on amx only.
 const kernel_set *find_kernels(isa set, operand_format format, data_type type, math_mode math);
 
 // One per instruction-set file.

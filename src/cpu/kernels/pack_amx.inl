@@ -57,40 +57,106 @@ void split_row(const typename E::type *in, dim n, char *out, dim part_pitch, ran
     for (int i = 0; i < P; ++i) store512(out + i * part_pitch, join(a[i], b[i]));
 }
 
-/// 16 positions × 32 k, where in(k, mask) gives the 16 values at k → 16 tile rows per part.
-template <typename E, int P, typename In>
-void split_columns(
-    In &&in, char *out, dim row_pitch, dim part_pitch, dim rows, range_watch &watch) {
+/// Lanes [lo, hi) of 16.
+inline __mmask16 lanes_of(dim lo, dim hi) {
+    return static_cast<__mmask16>(V::first(hi < 0 ? 0 : hi) & ~V::first(lo < 0 ? 0 : lo));
+}
+
+/// 16 elements as they are in 32-bit lanes, `step` apart, those in `m`; others zero.
+inline __m512i gather_bits(const std::uint16_t *in, dim step, __mmask16 m) {
+    if (step == 1) return _mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(m, in));
+    if (step == 2) {
+        const __mmask32 even = _pdep_u32(m, 0x55555555U);
+        return _mm512_maskz_loadu_epi16(even, in);  // the odd ones are zero already
+    }
+    alignas(64) std::uint32_t values[16] = {};
+    for (unsigned rest = m; rest != 0; rest &= rest - 1) {
+        const int i = __builtin_ctz(rest);
+        values[i] = in[i * step];
+    }
+    return _mm512_load_si512(values);
+}
+
+inline __m512i gather_bits(const float *in, dim step, __mmask16 m) {
+    if (step == 1) return _mm512_maskz_loadu_epi32(m, in);
+    if (step == 2) {
+        const std::uint32_t even = _pdep_u32(m, 0x55555555U);
+        const __m512i low = _mm512_maskz_loadu_epi32(static_cast<__mmask16>(even), in);
+        const __m512i high = _mm512_maskz_loadu_epi32(static_cast<__mmask16>(even >> 16), in + 16);
+        const __m512i evens =
+            _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30);
+        return _mm512_permutex2var_epi32(low, evens, high);
+    }
+    alignas(64) float values[16] = {};
+    for (unsigned rest = m; rest != 0; rest &= rest - 1) {
+        const int i = __builtin_ctz(rest);
+        values[i] = in[i * step];
+    }
+    return _mm512_load_si512(values);
+}
+
+template <typename E>
+__m512 value_of(__m512i bits) {
+    if constexpr (std::is_same_v<E, f32_element>) return _mm512_castsi512_ps(bits);
+    if constexpr (std::is_same_v<E, bf16_element>)
+        return _mm512_castsi512_ps(_mm512_slli_epi32(bits, 16));
+    if constexpr (std::is_same_v<E, f16_element>)
+        return _mm512_cvtph_ps(_mm512_cvtepi32_epi16(bits));
+}
+
+/// 16 elements `step` apart, those in [lo, hi); others zero.
+template <typename E>
+inline __m512 gather(const typename E::type *in, dim step, dim lo, dim hi) {
+    if (step == 1) return V::load_as_mask<E>(in, lanes_of(lo, hi));
+    return value_of<E>(gather_bits(in, step, lanes_of(lo, hi)));
+}
+
+/// The same 16 channels or positions of two rows, split and joined.
+template <typename E, int P>
+[[gnu::always_inline]] inline void split_pair(
+    __m512 first, __m512 second, __m512i (&pair)[P], range_watch &watch) {
+    watch.add(first);
+    watch.add(second);
+    __m512i a[P], b[P];
+    split<E, P>::of(first, a);
+    split<E, P>::of(second, b);
+#pragma GCC unroll 3
+    for (int i = 0; i < P; ++i) pair[i] = join(a[i], b[i]);
+}
+
+/// Two rows' elements [lo, hi) and [lo2, hi2), `step` apart, split and joined.
+template <typename E, int P>
+[[gnu::always_inline]] inline void split_rows(const typename E::type *in, dim lo, dim hi,
+    const typename E::type *in2, dim lo2, dim hi2, dim step, __m512i (&pair)[P],
+    range_watch &watch) {
+    if constexpr (P == 1) {  // bf16: nothing to split
+        pair[0] = _mm512_or_si512(gather_bits(in, step, lanes_of(lo, hi)),
+            _mm512_slli_epi32(gather_bits(in2, step, lanes_of(lo2, hi2)), 16));
+        watch.add_bf16(pair[0]);
+    } else {
+        split_pair<E, P>(gather<E>(in, step, lo, hi), gather<E>(in2, step, lo2, hi2), pair, watch);
+    }
+}
+
+/// 16 positions, of which [lo, hi) exist, × 32 k, `cs` and `xs` apart → `rows` tile rows per part.
+template <typename E, int P>
+void split_columns(const typename E::type *in, dim cs, dim xs, dim channels, dim lo, dim hi,
+    char *out, dim part_pitch, dim rows, range_watch &watch) {
     __m512i pairs[P][16];
 #pragma GCC unroll 16
     for (int j = 0; j < 16; ++j) {
-        const __m512 first = in(first_of_pair<P>(j)), second = in(second_of_pair<P>(j));
-        watch.add(first);
-        watch.add(second);
-        __m512i a[P], b[P];
-        split<E, P>::of(first, a);
-        split<E, P>::of(second, b);
+        const dim k = first_of_pair<P>(j), l = second_of_pair<P>(j);
+        __m512i pair[P];
+        split_rows<E, P>(in + k * cs, lo, k < channels ? hi : 0, in + l * cs, lo,
+            l < channels ? hi : 0, xs, pair, watch);
 #pragma GCC unroll 3
-        for (int i = 0; i < P; ++i) pairs[i][j] = join(a[i], b[i]);
+        for (int i = 0; i < P; ++i) pairs[i][j] = pair[i];
     }
 #pragma GCC unroll 3
     for (int i = 0; i < P; ++i) {
         transpose(pairs[i]);
-        for (dim x = 0; x < rows; ++x) store512(out + i * part_pitch + x * row_pitch, pairs[i][x]);
+        for (dim x = 0; x < rows; ++x) store512(out + i * part_pitch + 64 * x, pairs[i][x]);
     }
-}
-
-/// Loads of 16 elements `step` apart, the first n of them; others zero.
-template <typename E>
-__m512 gather(const typename E::type *in, dim step, dim lo, dim hi) {
-    if (step == 1) {
-        const __mmask16 m =
-            static_cast<__mmask16>(V::first(hi < 0 ? 0 : hi) & ~V::first(lo < 0 ? 0 : lo));
-        return V::load_as_mask<E>(in, m);
-    }
-    alignas(64) float values[16] = {};
-    for (dim i = lo < 0 ? 0 : lo; i < hi && i < 16; ++i) values[i] = E::to_float(in[i * step]);
-    return _mm512_load_ps(values);
 }
 
 template <typename E, int P>
@@ -107,13 +173,8 @@ value_range pack_channels(const pack_args &p, dim k_pitch, dim part_pitch) {
             continue;
         }
         for (dim x = 0; x < p.count; x += 16)
-            split_columns<E, P>(
-                [&](int k) {
-                    return k < n
-                               ? gather<E>(in + (c + k) * p.cs + x * p.xs, p.xs, p.lo - x, p.hi - x)
-                               : _mm512_setzero_ps();
-                },
-                out + 64 * x, 64, part_pitch, smaller(16, p.count - x), watch);
+            split_columns<E, P>(in + c * p.cs + x * p.xs, p.cs, p.xs, n, p.lo - x, p.hi - x,
+                out + 64 * x, part_pitch, smaller(16, p.count - x), watch);
     }
     return watch.found();
 }
@@ -161,46 +222,9 @@ value_range pack_weights(
     return watch.found();
 }
 
-/// The same 16 channels or positions of two rows, split and joined.
-template <typename E, int P>
-void split_pair(__m512 first, __m512 second, __m512i (&pair)[P], range_watch &watch) {
-    watch.add(first);
-    watch.add(second);
-    __m512i a[P], b[P];
-    split<E, P>::of(first, a);
-    split<E, P>::of(second, b);
-#pragma GCC unroll 3
-    for (int i = 0; i < P; ++i) pair[i] = join(a[i], b[i]);
-}
-
-/// 16 elements `step` apart as 32-bit lanes, those in [lo, hi); others zero.
-inline __m512i gather_bits(const std::uint16_t *in, dim step, dim lo, dim hi) {
-    if (step == 1) {
-        const __mmask16 m =
-            static_cast<__mmask16>(V::first(hi < 0 ? 0 : hi) & ~V::first(lo < 0 ? 0 : lo));
-        return _mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(m, in));
-    }
-    alignas(64) std::uint32_t values[16] = {};
-    for (dim i = lo < 0 ? 0 : lo; i < hi && i < 16; ++i) values[i] = in[i * step];
-    return _mm512_load_si512(values);
-}
-
-/// Two rows' elements [lo, hi) and [lo2, hi2), `step` apart, split and joined.
-template <typename E, int P>
-void split_rows(const typename E::type *in, dim lo, dim hi, const typename E::type *in2, dim lo2,
-    dim hi2, dim step, __m512i (&pair)[P], range_watch &watch) {
-    if constexpr (P == 1) {  // bf16: nothing to split
-        pair[0] = _mm512_or_si512(
-            gather_bits(in, step, lo, hi), _mm512_slli_epi32(gather_bits(in2, step, lo2, hi2), 16));
-        watch.add_bf16(pair[0]);
-    } else {
-        split_pair<E, P>(gather<E>(in, step, lo, hi), gather<E>(in2, step, lo2, hi2), pair, watch);
-    }
-}
-
 /// 16 channels from c on of position x and of its partner.
 template <typename E, int P>
-void pair_at(
+[[gnu::always_inline]] inline void pair_at(
     const pack_args &p, const pair_row &q, dim c, dim x, __m512i (&pair)[P], range_watch &watch) {
     using T = typename E::type;
     const dim at = c * p.cs + x * p.xs, n = p.channels - c;
@@ -211,7 +235,7 @@ void pair_at(
 
 /// 16 positions from x on of channel c and of their partners.
 template <typename E, int P>
-void pair_across(
+[[gnu::always_inline]] inline void pair_across(
     const pack_args &p, const pair_row &q, dim c, dim x, __m512i (&pair)[P], range_watch &watch) {
     using T = typename E::type;
     const dim at = c * p.cs + x * p.xs;

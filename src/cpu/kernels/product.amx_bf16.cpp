@@ -1,5 +1,5 @@
-// AMX-BF16: tiles of 16 rows × 64 bytes, two by two. bf16 as it is, f16 and f32 as sums of bf16 parts
-// (split_amx.inl).
+// AMX-BF16: tiles of 16 rows × 64 bytes, two by two. bf16 as it is, f16 and f32 as sums of bf16
+// parts (split_amx.inl).
 //
 // Tiles 0–3 hold C, 4 and 5 two tiles of A, 6 and 7 two tiles of B. TDPBF16PS takes 16 cycles, and
 // four independent C tiles cover its latency of about 52; a tile load from L1 takes 8.
@@ -16,11 +16,14 @@ namespace {
 #include "cpu/kernels/convert.inl"
 #include "cpu/kernels/vector_avx512.inl"
 
-inline V::acc V::madd(acc c, unit a, unit b) { return _mm512_fmadd_ps(a, b, c); }
+inline V::acc V::madd(acc c, unit a, unit b) {
+    return _mm512_fmadd_ps(a, b, c);
+}
 
-#include "cpu/kernels/split_amx.inl"
 #include "cpu/kernels/pack_amx.inl"
+#include "cpu/kernels/split_amx.inl"
 #include "cpu/kernels/store_vector.inl"
+#include "cpu/kernels/transpose_vector.inl"
 
 struct alignas(64) tile_config {
     std::uint8_t palette = 1, start_row = 0, reserved[14] = {};
@@ -28,13 +31,15 @@ struct alignas(64) tile_config {
     std::uint8_t rows[16] = {16, 16, 16, 16, 16, 16, 16, 16};
 };
 
-// Inline assembly, not _tile_loadconfig: GCC 12 believes that the latter reads only 8 bytes and drops
-// the stores that fill the rest.
+// Inline assembly, not _tile_loadconfig: GCC 12 believes that the latter reads only 8 bytes and
+// drops the stores that fill the rest.
 void enter() {
     const tile_config config;
     __asm__ volatile("ldtilecfg %0" ::"m"(config));
 }
-void leave() { _tile_release(); }
+void leave() {
+    _tile_release();
+}
 
 /// Where the tiles of one k step are.
 struct step {
@@ -64,8 +69,8 @@ void multiply() {
     if constexpr (M == 2 && N == 2) _tile_dpbf16ps(3, 5, 7);
 }
 
-// Which products of parts make up a product of elements. Each class loads and multiplies one k step;
-// the order keeps tiles loaded between products.
+// Which products of parts make up a product of elements. Each class loads and multiplies one k
+// step; the order keeps tiles loaded between products.
 struct one_part {  // bf16
     template <int M, int N>
     static void run(const step &s) {
@@ -151,7 +156,7 @@ void product_block(const product_args &p) {
         const char *a = p.a + p.a_run[r];
         const char *b = p.b + p.b_run[r];
         for (dim k = 0; k < p.k; ++k, a += p.a_step, b += p.b_step)
-            Parts::template run<M, N>(step {a, b, p});
+            Parts::template run<M, N>(step{a, b, p});
     }
     store_c<M, N>(p);
 }
@@ -171,8 +176,9 @@ void product(const product_args &p, int m, int vectors) {
 template <typename E, int P, typename Parts>
 constexpr kernel_set make_set(format_limits limits) {
     return {isa::amx_bf16, operand_format::amx, 16, 2, {0, 32, 32, 0, 0}, 32, 64, 64 * P, P, limits,
-        enter, leave, product<Parts>, pack_channels<E, P>, nullptr, nullptr, pack_weights<E, P>, pack_positions<E, P>,
-        pack_rows<E, P>, store, nullptr, {}, nullptr, nullptr};
+        enter, leave, product<Parts>, pack_channels<E, P>, nullptr, nullptr, pack_weights<E, P>,
+        pack_positions<E, P>, pack_rows<E, P>, store, transpose_elements, nullptr, {}, nullptr,
+        nullptr};
 }
 
 }  // namespace

@@ -16,15 +16,17 @@ namespace {
 #include "cpu/kernels/pack_vector.inl"
 #include "cpu/kernels/product_vector.inl"
 #include "cpu/kernels/store_vector.inl"
+#include "cpu/kernels/transpose_vector.inl"
 
 }  // namespace
 
 const kernel_set *fma_portable() {
-    static constexpr kernel_set set {isa::portable, operand_format::fma, V::lanes, 4,
-        {0, V::max_m[1], V::max_m[2], V::max_m[3], V::max_m[4]}, F::k_per_unit, 4, 4, 1,
-        F::limits, nullptr, nullptr, product,
-        pack_channels, pack_pixels, scan, pack_weights, pack_positions, nullptr, store, dot,
-        {0, V::max_dot[1], V::max_dot[2], V::max_dot[3], V::max_dot[4]}, depthwise, depthwise_gradient};
+    static constexpr kernel_set set{isa::portable, operand_format::fma, V::lanes, 4,
+        {0, V::max_m[1], V::max_m[2], V::max_m[3], V::max_m[4]}, F::k_per_unit, 4, 4, 1, F::limits,
+        nullptr, nullptr, product, pack_channels, pack_pixels, scan, pack_weights, pack_positions,
+        nullptr, store, transpose_elements, dot,
+        {0, V::max_dot[1], V::max_dot[2], V::max_dot[3], V::max_dot[4]}, depthwise,
+        depthwise_gradient};
     return &set;
 }
 

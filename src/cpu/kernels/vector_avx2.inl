@@ -57,6 +57,26 @@ struct V {
                 _mm256_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
     }
 
+    /// Up to n elements as they are, one in each 32-bit lane; others zero.
+    template <typename T>
+    static vec load_bits(const char *p, dim n) {
+        T values[lanes] = {};
+        __builtin_memcpy(values, p, static_cast<std::size_t>(n) * sizeof(T));
+        std::uint32_t bits[lanes];
+        for (int i = 0; i < lanes; ++i) bits[i] = values[i];
+        vec v;
+        __builtin_memcpy(&v, bits, sizeof v);
+        return v;
+    }
+    template <typename T>
+    static void store_bits(char *p, vec v, dim n) {
+        std::uint32_t bits[lanes];
+        __builtin_memcpy(bits, &v, sizeof v);
+        T values[lanes];
+        for (int i = 0; i < lanes; ++i) values[i] = static_cast<T>(bits[i]);
+        __builtin_memcpy(p, values, static_cast<std::size_t>(n) * sizeof(T));
+    }
+
     /// Collects x·0, which is NaN exactly for infinities and NaNs.
     struct watch {
         vec sum = _mm256_setzero_ps();
@@ -99,12 +119,18 @@ struct V {
     // The product's side (product_vector.inl).
     using acc = vec;
     using unit = vec;
-    static acc load_acc(const float *p) { return _mm256_loadu_ps(p); }
-    static void store_acc(float *p, acc v) { _mm256_storeu_ps(p, v); }
+    static acc load_acc(const float *p) {
+        return _mm256_loadu_ps(p);
+    }
+    static void store_acc(float *p, acc v) {
+        _mm256_storeu_ps(p, v);
+    }
     static unit broadcast(const char *p) {
         float x;
         __builtin_memcpy(&x, p, 4);
         return _mm256_set1_ps(x);
     }
-    static acc madd(acc c, unit a, unit b) { return _mm256_fmadd_ps(a, b, c); }
+    static acc madd(acc c, unit a, unit b) {
+        return _mm256_fmadd_ps(a, b, c);
+    }
 };

@@ -10,7 +10,7 @@ inline value_range range_of_bf16(__m512i least, __m512i most) {
         smallest = low[i] < smallest ? low[i] : smallest;
         largest = high[i] > largest ? high[i] : largest;
     }
-    value_range range {largest >= 0x7f80, 255, static_cast<std::uint8_t>(largest >> 7)};
+    value_range range{largest >= 0x7f80, 255, static_cast<std::uint8_t>(largest >> 7)};
     if (smallest != 0xffff) range.least = static_cast<std::uint8_t>((smallest + 1) >> 7);
     return range;
 }
@@ -66,7 +66,8 @@ struct V {
     template <typename E>
     static vec load_as_mask(const typename E::type *p, __mmask16 m) {
         if constexpr (std::is_same_v<E, f32_element>) return _mm512_maskz_loadu_ps(m, p);
-        if constexpr (std::is_same_v<E, bf16_element>) return widen_bf16(_mm256_maskz_loadu_epi16(m, p));
+        if constexpr (std::is_same_v<E, bf16_element>)
+            return widen_bf16(_mm256_maskz_loadu_epi16(m, p));
         if constexpr (std::is_same_v<E, f16_element>)
             return _mm512_cvtph_ps(_mm256_maskz_loadu_epi16(m, p));
     }
@@ -78,6 +79,20 @@ struct V {
         if constexpr (std::is_same_v<E, f16_element>)
             _mm256_storeu_si256(reinterpret_cast<__m256i *>(p),
                 _mm512_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
+    }
+
+    /// Up to n elements as they are, one in each 32-bit lane; others zero.
+    template <typename T>
+    static vec load_bits(const char *p, dim n) {
+        if constexpr (sizeof(T) == 4) return _mm512_maskz_loadu_ps(first(n), p);
+        return _mm512_castsi512_ps(_mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(first(n), p)));
+    }
+    template <typename T>
+    static void store_bits(char *p, vec v, dim n) {
+        if constexpr (sizeof(T) == 4)
+            _mm512_mask_storeu_ps(p, first(n), v);
+        else
+            _mm512_mask_cvtepi32_storeu_epi16(p, first(n), _mm512_castps_si512(v));
     }
 
     /// Collects x·0, which is NaN exactly for infinities and NaNs.
@@ -125,13 +140,19 @@ struct V {
         return _mm512_castpd_ps(_mm512_unpackhi_pd(_mm512_castps_pd(a), _mm512_castps_pd(b)));
     }
 
-    static float sum(vec v) { return _mm512_reduce_add_ps(v); }
+    static float sum(vec v) {
+        return _mm512_reduce_add_ps(v);
+    }
 
     // The product's side (product_vector.inl).
     using acc = vec;
     using unit = vec;
-    static acc load_acc(const float *p) { return _mm512_loadu_ps(p); }
-    static void store_acc(float *p, acc v) { _mm512_storeu_ps(p, v); }
+    static acc load_acc(const float *p) {
+        return _mm512_loadu_ps(p);
+    }
+    static void store_acc(float *p, acc v) {
+        _mm512_storeu_ps(p, v);
+    }
     static unit broadcast(const char *p) {
         float x;
         __builtin_memcpy(&x, p, 4);

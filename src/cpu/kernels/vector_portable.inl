@@ -8,10 +8,10 @@ struct V {
     static constexpr int max_dot[5] = {0, 9, 6, 4, 2};
     using vec = float __attribute__((vector_size(16)));
 
-    static vec zero() { return vec {}; }
-    static vec set1(float x) { return vec {x, x, x, x}; }
+    static vec zero() { return vec{}; }
+    static vec set1(float x) { return vec{x, x, x, x}; }
     static vec add(vec a, vec b) { return a + b; }
-    static vec relu(vec v) { return v < 0 ? vec {} : v; }  // keeps NaN
+    static vec relu(vec v) { return v < 0 ? vec{} : v; }  // keeps NaN
     static vec load(const char *p) {
         vec v;
         __builtin_memcpy(&v, p, sizeof v);
@@ -51,9 +51,29 @@ struct V {
         }
     };
 
+    /// Up to n elements as they are, one in each 32-bit lane; others zero.
+    template <typename T>
+    static vec load_bits(const char *p, dim n) {
+        T values[lanes] = {};
+        __builtin_memcpy(values, p, static_cast<std::size_t>(n) * sizeof(T));
+        std::uint32_t bits[lanes];
+        for (int i = 0; i < lanes; ++i) bits[i] = values[i];
+        vec v;
+        __builtin_memcpy(&v, bits, sizeof v);
+        return v;
+    }
+    template <typename T>
+    static void store_bits(char *p, vec v, dim n) {
+        std::uint32_t bits[lanes];
+        __builtin_memcpy(bits, &v, sizeof v);
+        T values[lanes];
+        for (int i = 0; i < lanes; ++i) values[i] = static_cast<T>(bits[i]);
+        __builtin_memcpy(p, values, static_cast<std::size_t>(n) * sizeof(T));
+    }
+
     static void transpose(vec (&r)[4]) {
         vec t[4];
-        for (int i = 0; i < 4; ++i) t[i] = vec {r[0][i], r[1][i], r[2][i], r[3][i]};
+        for (int i = 0; i < 4; ++i) t[i] = vec{r[0][i], r[1][i], r[2][i], r[3][i]};
         for (int i = 0; i < 4; ++i) r[i] = t[i];
     }
 
