@@ -219,6 +219,7 @@ TEST_P(allocation_failure, eager) {
         failures += fail_each(
             prepare, run, [&](eager_state &s) { return s.out.bytes() == first.out.bytes(); });
     });
+    RecordProperty("failures", failures);
     EXPECT_GT(failures, 1000);
 }
 
@@ -250,6 +251,7 @@ TEST_P(allocation_failure, compile_and_execute) {
         failures +=
             fail_each(prepare, run, [&](state &s) { return s.out.bytes() == first.out.bytes(); });
     });
+    RecordProperty("failures", failures);
     EXPECT_GT(failures, 1000);
 }
 
