@@ -20,8 +20,10 @@ inline V::acc V::madd(acc c, unit a, unit b) {
     return _mm512_fmadd_ps(a, b, c);
 }
 
-#include "cpu/kernels/pack_amx.inl"
 #include "cpu/kernels/split_amx.inl"
+// Needs what stands above; the empty line keeps clang-format from sorting it before that.
+
+#include "cpu/kernels/pack_amx.inl"
 #include "cpu/kernels/store_vector.inl"
 #include "cpu/kernels/transpose_vector.inl"
 
