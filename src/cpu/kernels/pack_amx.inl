@@ -316,7 +316,7 @@ value_range pack_positions(
     if constexpr (P == 1)
         if (p.cs == 1) return pack_positions_bf16(p, q, block, panel_pitch);
     range_watch watch;
-    const bool across = p.xs == 1 && p.cs != 1;
+    const bool across = p.cs != 1 && p.xs < p.cs;
     for (dim c = 0; c < p.channels; c += 16) {
         char *out = p.out + c / block * panel_pitch + 4 * (c % block);
         for (dim x = 0; x < p.count; x += 16) {
@@ -346,7 +346,7 @@ value_range pack_rows(const pack_args &p, const pair_row &q, dim row_pitch, dim 
     if constexpr (P == 1)
         if (p.cs == 1) return pack_rows_bf16(p, q, row_pitch);
     range_watch watch;
-    const bool across = p.xs == 1 && p.cs != 1;
+    const bool across = p.cs != 1 && p.xs < p.cs;
     for (dim c = 0; c < p.channels; c += 16)
         for (dim x = 0; x < p.count; x += 16) {
             const dim height = smaller(16, p.channels - c), width = smaller(16, p.count - x);

@@ -13,12 +13,32 @@ float finish(const store_args &p, float v, dim c, dim x) {
 }
 
 template <typename E>
-void store_scalar(const store_args &p, dim c0, dim c1, dim x0, dim x1) {
+void store_scalar(const store_args &p) {
     auto *out = static_cast<typename E::type *>(p.out);
-    for (dim x = x0; x < x1; ++x)
-        for (dim c = c0; c < c1; ++c)
+    for (dim x = 0; x < p.count; ++x)
+        for (dim c = 0; c < p.channels; ++c)
             out[c * p.cs + x * p.xs] =
                 E::from_float(finish<E>(p, p.c[c * p.c_cs + x * p.c_xs], c, x));
+}
+
+/// n values, the bias added already, leave for elements side by side from (c, x) on.
+template <typename E>
+void leave(const store_args &p, V::vec v, dim c, dim x, dim n) {
+    using T = typename E::type;
+    T *out = static_cast<T *>(p.out) + c * p.cs + x * p.xs;
+    const T *add =
+        static_cast<const T *>(p.add) + (p.add == nullptr ? 0 : c * p.add_cs + x * p.add_xs);
+    if (n >= V::lanes) {
+        if (p.add != nullptr) v = V::add(v, V::template load_as<E>(add));
+        if (p.accumulate) v = V::add(v, V::template load_as<E>(out));
+        if (p.relu) v = V::relu(v);
+        V::template store_as<E>(out, v);
+        return;
+    }
+    if (p.add != nullptr) v = V::add(v, V::template load_as_n<E>(add, n));
+    if (p.accumulate) v = V::add(v, V::template load_as_n<E>(out, n));
+    if (p.relu) v = V::relu(v);
+    V::template store_as_n<E>(out, v, n);
 }
 
 /// Two vectors of channels of plain results at a time, where there is an instruction for that.
@@ -51,120 +71,94 @@ bool store_pairs(const store_args &p) {
 /// Channels side by side in C and out (NXC).
 template <typename E>
 void store_channels(const store_args &p) {
-    using T = typename E::type;
     if (store_pairs<E>(p)) return;
-    const dim whole = p.channels / V::lanes * V::lanes;
-    for (dim x = 0; x < p.count; ++x) {
-        T *out = static_cast<T *>(p.out) + x * p.xs;
-        for (dim c = 0; c < whole; c += V::lanes) {
-            typename V::vec v = V::load(reinterpret_cast<const char *>(p.c + x * p.c_xs + c));
-            if (p.bias != nullptr)
-                v = V::add(v, V::load(reinterpret_cast<const char *>(p.bias + c)));
-            if (p.add != nullptr)
-                v = V::add(
-                    v, V::template load_as<E>(static_cast<const T *>(p.add) + c + x * p.add_xs));
-            if (p.accumulate) v = V::add(v, V::template load_as<E>(out + c));
-            if (p.relu) v = V::relu(v);
-            V::template store_as<E>(out + c, v);
+    for (dim x = 0; x < p.count; ++x)
+        for (dim c = 0; c < p.channels; c += V::lanes) {
+            const dim n = smaller(V::lanes, p.channels - c);
+            typename V::vec v = V::template load_as_n<f32_element>(p.c + x * p.c_xs + c, n);
+            if (p.bias != nullptr) v = V::add(v, V::template load_as_n<f32_element>(p.bias + c, n));
+            leave<E>(p, v, c, x, n);
         }
-    }
-    store_scalar<E>(p, whole, p.channels, 0, p.count);
 }
 
 /// Channels side by side in C, positions in out (NCX): transpose in registers.
 template <typename E>
 void store_transposed(const store_args &p) {
     using T = typename E::type;
-    const dim whole = p.count / V::lanes * V::lanes;
     for (dim c = 0; c < p.channels; c += V::lanes) {
         const dim h = smaller(V::lanes, p.channels - c);
-        for (dim x = 0; x < whole; x += V::lanes) {
+        for (dim x = 0; x < p.count; x += V::lanes) {
+            const dim w = smaller(V::lanes, p.count - x);
             typename V::vec rows[V::lanes];
 #pragma GCC unroll 16
             for (int i = 0; i < V::lanes; ++i)
-                rows[i] = V::load(reinterpret_cast<const char *>(p.c + (x + i) * p.c_xs + c));
+                rows[i] = i < w
+                              ? V::load(reinterpret_cast<const char *>(p.c + (x + i) * p.c_xs + c))
+                              : V::zero();
             V::transpose(rows);
             for (dim i = 0; i < h; ++i) {
                 typename V::vec v = rows[i];
-                T *out = static_cast<T *>(p.out) + (c + i) * p.cs + x;
                 if (p.bias != nullptr) v = V::add(v, V::set1(p.bias[c + i]));
-                if (p.add != nullptr)
-                    v = V::add(v, V::template load_as<E>(
-                                      static_cast<const T *>(p.add) + (c + i) * p.add_cs + x));
-                if (p.accumulate) v = V::add(v, V::template load_as<E>(out));
+                if (p.xs == 1) {
+                    leave<E>(p, v, c + i, x, w);
+                    continue;
+                }
                 if (p.relu) v = V::relu(v);
-                V::template store_as<E>(out, v);
+                V::template store_spaced<E>(
+                    static_cast<T *>(p.out) + (c + i) * p.cs + x * p.xs, v, p.xs, w);
             }
         }
     }
-    store_scalar<E>(p, 0, p.channels, whole, p.count);
 }
 
 /// Positions side by side in C and out: channels and positions swap roles, except for the bias.
 template <typename E>
 void store_positions(const store_args &p) {
-    using T = typename E::type;
-    const dim whole = p.count / V::lanes * V::lanes;
-    for (dim c = 0; c < p.channels; ++c) {
-        T *out = static_cast<T *>(p.out) + c * p.cs;
-        for (dim x = 0; x < whole; x += V::lanes) {
-            typename V::vec v = V::load(reinterpret_cast<const char *>(p.c + c * p.c_cs + x));
+    for (dim c = 0; c < p.channels; ++c)
+        for (dim x = 0; x < p.count; x += V::lanes) {
+            const dim n = smaller(V::lanes, p.count - x);
+            typename V::vec v = V::template load_as_n<f32_element>(p.c + c * p.c_cs + x, n);
             if (p.bias != nullptr) v = V::add(v, V::set1(p.bias[c]));
-            if (p.add != nullptr)
-                v = V::add(
-                    v, V::template load_as<E>(static_cast<const T *>(p.add) + c * p.add_cs + x));
-            if (p.accumulate) v = V::add(v, V::template load_as<E>(out + x));
-            if (p.relu) v = V::relu(v);
-            V::template store_as<E>(out + x, v);
+            leave<E>(p, v, c, x, n);
         }
-    }
-    store_scalar<E>(p, 0, p.channels, whole, p.count);
 }
 
 /// Positions side by side in C, channels in out (NXC): transpose in registers.
 template <typename E>
 void store_back(const store_args &p) {
-    using T = typename E::type;
-    const dim whole = p.channels / V::lanes * V::lanes;
     for (dim x = 0; x < p.count; x += V::lanes) {
         const dim w = smaller(V::lanes, p.count - x);
-        for (dim c = 0; c < whole; c += V::lanes) {
-            typename V::vec rows[V::lanes];
+        for (dim c = 0; c < p.channels; c += V::lanes) {
+            const dim h = smaller(V::lanes, p.channels - c);
+            typename V::vec bias = V::zero(), rows[V::lanes];
+            if (p.bias != nullptr) bias = V::template load_as_n<f32_element>(p.bias + c, h);
 #pragma GCC unroll 16
             for (int i = 0; i < V::lanes; ++i)
-                rows[i] = V::load(reinterpret_cast<const char *>(p.c + (c + i) * p.c_cs + x));
+                rows[i] = i < h ? V::template load_as_n<f32_element>(p.c + (c + i) * p.c_cs + x, w)
+                                : V::zero();
             V::transpose(rows);
-            for (dim i = 0; i < w; ++i) {
-                typename V::vec v = rows[i];
-                T *out = static_cast<T *>(p.out) + c + (x + i) * p.xs;
-                if (p.bias != nullptr)
-                    v = V::add(v, V::load(reinterpret_cast<const char *>(p.bias + c)));
-                if (p.add != nullptr)
-                    v = V::add(v, V::template load_as<E>(
-                                      static_cast<const T *>(p.add) + c + (x + i) * p.add_xs));
-                if (p.accumulate) v = V::add(v, V::template load_as<E>(out));
-                if (p.relu) v = V::relu(v);
-                V::template store_as<E>(out, v);
-            }
+            for (dim i = 0; i < w; ++i)
+                leave<E>(p, p.bias != nullptr ? V::add(rows[i], bias) : rows[i], c, x + i, h);
         }
     }
-    store_scalar<E>(p, whole, p.channels, 0, p.count);
 }
 
 template <typename E>
 void store_element(const store_args &p) {
     const bool same_c = p.add == nullptr || p.add_cs == 1,
                same_x = p.add == nullptr || p.add_xs == 1;
+    // Every second position of NCX: a phase of a strided data gradient.
+    const bool spaced = p.xs < p.cs && p.add == nullptr && !p.accumulate;
     if (p.c_cs == 1 && p.cs == 1 && same_c)
         store_channels<E>(p);
-    else if (p.c_cs == 1 && p.xs == 1 && same_x)
+    else if (p.c_cs == 1 && (p.xs == 1 ? same_x : spaced))
         store_transposed<E>(p);
     else if (p.c_xs == 1 && p.xs == 1 && same_x)
         store_positions<E>(p);
     else if (p.c_xs == 1 && p.cs == 1 && same_c)
         store_back<E>(p);
     else
-        store_scalar<E>(p, 0, p.channels, 0, p.count);
+        store_scalar<E>(p);
 }
 
 void store(const store_args &p) {

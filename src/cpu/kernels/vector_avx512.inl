@@ -81,6 +81,40 @@ struct V {
                 _mm512_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
     }
 
+    template <typename E>
+    static __m256i narrow(vec v) {
+        if constexpr (std::is_same_v<E, bf16_element>) return narrow_bf16(v);
+        return _mm512_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+    }
+    template <typename E>
+    static void store_as_n(typename E::type *p, vec v, dim n) {
+        if constexpr (std::is_same_v<E, f32_element>)
+            _mm512_mask_storeu_ps(p, first(n), v);
+        else
+            _mm256_mask_storeu_epi16(p, first(n), narrow<E>(v));
+    }
+    /// The first n, `step` apart. What lies between them is not touched: another thread may write
+    /// it.
+    template <typename E>
+    static void store_spaced(typename E::type *p, vec v, dim step, dim n) {
+        if (step != 2) {
+            typename E::type values[lanes];
+            store_as<E>(values, v);
+            for (dim i = 0; i < n; ++i) p[i * step] = values[i];
+            return;
+        }
+        if constexpr (std::is_same_v<E, f32_element>) {
+            const __m512i twice = _mm512_setr_epi32(0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5, 6, 6, 7, 7);
+            const __m512i upper = _mm512_add_epi32(twice, _mm512_set1_epi32(8));
+            _mm512_mask_storeu_ps(p, 0x5555 & first(2 * n), _mm512_permutexvar_ps(twice, v));
+            _mm512_mask_storeu_ps(
+                p + 16, 0x5555 & first(n < 8 ? 0 : 2 * n - 16), _mm512_permutexvar_ps(upper, v));
+        } else {
+            const auto some = n >= 16 ? 0x55555555U : 0x55555555U & ((1U << 2 * n) - 1U);
+            _mm512_mask_storeu_epi16(p, some, _mm512_cvtepu16_epi32(narrow<E>(v)));
+        }
+    }
+
     /// Up to n elements as they are, one in each 32-bit lane; others zero.
     template <typename T>
     static vec load_bits(const char *p, dim n) {

@@ -51,6 +51,20 @@ struct V {
         }
     };
 
+    template <typename E>
+    static void store_as_n(typename E::type *p, vec v, dim n) {
+        typename E::type values[lanes];
+        store_as<E>(values, v);
+        __builtin_memcpy(p, values, static_cast<std::size_t>(n) * sizeof *p);
+    }
+    /// The first n, `step` apart.
+    template <typename E>
+    static void store_spaced(typename E::type *p, vec v, dim step, dim n) {
+        typename E::type values[lanes];
+        store_as<E>(values, v);
+        for (dim i = 0; i < n; ++i) p[i * step] = values[i];
+    }
+
     /// Up to n elements as they are, one in each 32-bit lane; others zero.
     template <typename T>
     static vec load_bits(const char *p, dim n) {
