@@ -86,12 +86,37 @@ namespace injector = convgrad::test::injector;
 
 #ifndef CONVGRAD_TEST_TSAN
 
-// The other forms of new and delete (arrays, nothrow, sized) call these.
+// All forms: those that are left out may be a sanitizer's own.
+namespace {
+std::size_t value_of(std::align_val_t alignment) {
+    return static_cast<std::size_t>(alignment);
+}
+}  // namespace
+
 void *operator new(std::size_t bytes) {
     return injector::allocate_or_throw(bytes, 1);
 }
+void *operator new[](std::size_t bytes) {
+    return injector::allocate_or_throw(bytes, 1);
+}
 void *operator new(std::size_t bytes, std::align_val_t alignment) {
-    return injector::allocate_or_throw(bytes, static_cast<std::size_t>(alignment));
+    return injector::allocate_or_throw(bytes, value_of(alignment));
+}
+void *operator new[](std::size_t bytes, std::align_val_t alignment) {
+    return injector::allocate_or_throw(bytes, value_of(alignment));
+}
+void *operator new(std::size_t bytes, const std::nothrow_t &) noexcept {
+    return injector::allocate(bytes, 1);
+}
+void *operator new[](std::size_t bytes, const std::nothrow_t &) noexcept {
+    return injector::allocate(bytes, 1);
+}
+void *operator new(std::size_t bytes, std::align_val_t alignment, const std::nothrow_t &) noexcept {
+    return injector::allocate(bytes, value_of(alignment));
+}
+void *operator new[](
+    std::size_t bytes, std::align_val_t alignment, const std::nothrow_t &) noexcept {
+    return injector::allocate(bytes, value_of(alignment));
 }
 void operator delete(void *p) noexcept {
     injector::release(p);
@@ -103,6 +128,30 @@ void operator delete(void *p, std::align_val_t) noexcept {
     injector::release(p);
 }
 void operator delete(void *p, std::size_t, std::align_val_t) noexcept {
+    injector::release(p);
+}
+void operator delete(void *p, const std::nothrow_t &) noexcept {
+    injector::release(p);
+}
+void operator delete(void *p, std::align_val_t, const std::nothrow_t &) noexcept {
+    injector::release(p);
+}
+void operator delete[](void *p) noexcept {
+    injector::release(p);
+}
+void operator delete[](void *p, std::size_t) noexcept {
+    injector::release(p);
+}
+void operator delete[](void *p, std::align_val_t) noexcept {
+    injector::release(p);
+}
+void operator delete[](void *p, std::size_t, std::align_val_t) noexcept {
+    injector::release(p);
+}
+void operator delete[](void *p, const std::nothrow_t &) noexcept {
+    injector::release(p);
+}
+void operator delete[](void *p, std::align_val_t, const std::nothrow_t &) noexcept {
     injector::release(p);
 }
 
