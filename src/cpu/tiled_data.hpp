@@ -37,6 +37,9 @@ private:
     tiled_data(const tiled_data &like, const kernel_set &kernels);
 
     void choose_chunks();
+    void set_chunks(dim channels);
+    [[nodiscard]] dim tile_positions() const;
+    void consider_streaming(dim panels);
     void choose_panels();
     void choose_paths();
     void choose_blocks(int threads);

@@ -13,8 +13,8 @@
 namespace convgrad::cpu {
 namespace {
 
-constexpr dim weights_target = 512
-                               << 10;  // packed weights of a block, if a block can be that small
+// Packed weights of a block, if a block can be that small; see tile_target.
+constexpr dim weights_target = 512 << 10, weights_target_amx = 1 << 20;
 constexpr dim weights_most = 4 << 20;  // beyond this they are packed anew for each tile and chunk
 // Patch and C of a tile; processors with amx have 2 MiB of L2.
 constexpr dim tile_target = 384 << 10, tile_target_amx = 768 << 10;
@@ -71,8 +71,12 @@ void tiled_data::choose_chunks() {
     const dim bytes =
         kernels_.format == operand_format::amx ? patch_row_bytes_amx : patch_row_bytes;
     const dim most = round_up_to(bytes / channel_bytes, kernels_.k_per_unit);
-    chunks_ = div_up(roles_.in_c, most);
-    k_chunk_ = round_up_to(div_up(roles_.in_c, chunks_), kernels_.k_per_unit);
+    set_chunks(most);
+}
+
+/// Chunks of nearly equal length, at most `channels` (whole units) long.
+void tiled_data::set_chunks(dim channels) {
+    k_chunk_ = round_up_to(div_up(roles_.in_c, div_up(roles_.in_c, channels)), kernels_.k_per_unit);
     chunks_ = div_up(roles_.in_c, k_chunk_);
 }
 
@@ -120,19 +124,17 @@ void tiled_data::choose_panels() {
 }
 
 void tiled_data::choose_blocks(int threads) {
+    const bool amx = kernels_.format == operand_format::amx;
     const dim one_panel = panel_bytes(units(roles_.in_c));
+    const dim target = amx ? weights_target_amx : weights_target;
+    // C of several chunks must leave room for a decent tile.
+    const dim most_panels = std::min(panels_, std::max<dim>(1, 512 / panel_width()));
     keep_weights_ = one_panel <= weights_most;
-    panels_per_block_ = std::clamp<dim>(weights_target / std::max<dim>(one_panel, 1), 1, panels_);
-    // C must leave room for a decent tile.
-    if (chunks_ > 1)
-        panels_per_block_ = std::min(panels_per_block_, std::max<dim>(1, 512 / panel_width()));
+    panels_per_block_ = std::clamp<dim>(
+        target / std::max<dim>(one_panel, 1), 1, chunks_ == 1 ? panels_ : most_panels);
     panels_per_block_ = div_up(panels_, div_up(panels_, panels_per_block_));
-    dim phases = 1;
-    for (const axis_walk &walk : walk_) phases *= static_cast<dim>(walk.phases.size());
-    const dim patch_bytes_each = units(k_chunk_) * kernels_.unit_bytes * kernels_.parts;
-    const dim c_bytes_each = 4 * panel_width() * (chunks_ == 1 ? 1 : phases * panels_per_block_);
-    const dim target = kernels_.format == operand_format::amx ? tile_target_amx : tile_target;
-    dim positions = std::max<dim>(16, target / (patch_bytes_each + c_bytes_each));
+    if (amx && panels_per_block_ < most_panels) consider_streaming(most_panels);
+    dim positions = tile_positions();
     choose_tile(positions);
     // Enough tasks for every thread, as long as a tile remains worth packing for.
     const auto tasks = [&] {
@@ -148,6 +150,41 @@ void tiled_data::choose_blocks(int threads) {
             break;
         }
     }
+}
+
+/// As many positions as the caches ask for, given chunks and panels.
+dim tiled_data::tile_positions() const {
+    dim phases = 1;
+    for (const axis_walk &walk : walk_) phases *= static_cast<dim>(walk.phases.size());
+    const dim patch_bytes_each = units(k_chunk_) * kernels_.unit_bytes * kernels_.parts;
+    const dim c_bytes_each = 4 * panel_width() * (chunks_ == 1 ? 1 : phases * panels_per_block_);
+    const dim target = kernels_.format == operand_format::amx ? tile_target_amx : tile_target;
+    return std::max<dim>(16, target / (patch_bytes_each + c_bytes_each));
+}
+
+/// The patch of a tile is packed once per block of output channels. Where weights are large, a
+/// block is narrow and packing costs as much as the products: then short chunks with the weights of
+/// all output channels, packed anew for each tile, may cost less.
+void tiled_data::consider_streaming(dim panels) {
+    const dim kept_panels = panels_per_block_, kept_chunk = k_chunk_;
+    const bool kept = keep_weights_;
+    const auto inputs = static_cast<double>(
+        p_.mb * roles_.in_c * walk_[0].in_length * walk_[1].in_length * walk_[2].in_length);
+    constexpr double weight_cost = 1.75;  // of packing a weight, in terms of an input
+    const double kept_cost = inputs * static_cast<double>(div_up(panels_, kept_panels));
+    const dim fits = weights_target_amx / (panels * panel_bytes(1)) * kernels_.k_per_unit;
+    if (fits < kernels_.k_per_unit) return;
+    panels_per_block_ = div_up(panels_, div_up(panels_, panels));
+    set_chunks(std::min(fits, k_chunk_));
+    keep_weights_ = false;
+    const dim tiles = p_.mb * div_up(count_positions(walk_), tile_positions());
+    const auto weights = static_cast<double>(taps_ * roles_.in_c * roles_.out_c);
+    const double cost = inputs * static_cast<double>(div_up(panels_, panels_per_block_))
+                        + weight_cost * weights * static_cast<double>(tiles);
+    if (cost < kept_cost) return;
+    panels_per_block_ = kept_panels;
+    keep_weights_ = kept;
+    set_chunks(kept_chunk);
 }
 
 void tiled_data::choose_tile(dim positions) {
