@@ -9,7 +9,9 @@ bool pointwise(const axis &a) {
     return a.kernel == 1 && a.stride == 1 && a.pad == 0 && a.src == a.dst;
 }
 
-bool trivial(const axis &a) { return pointwise(a) && a.src == 1; }
+bool trivial(const axis &a) {
+    return pointwise(a) && a.src == 1;
+}
 
 /// Calls body(strides) for every tensor that has data positions.
 template <typename Body>
@@ -17,12 +19,6 @@ void for_each_data(problem &p, Body &&body) {
     body(p.src);
     body(p.dst);
     if (p.add) body(p.add_strides);
-}
-
-void swap_axes(problem &p, std::size_t a, std::size_t b) {
-    std::swap(p.x[a], p.x[b]);
-    std::swap(p.weights.k[a], p.weights.k[b]);
-    for_each_data(p, [&](data_strides &s) { std::swap(s.x[a], s.x[b]); });
 }
 
 /// Axis `outer` continues axis `inner` in every tensor.
@@ -35,10 +31,16 @@ bool continues(problem &p, std::size_t outer, std::size_t inner) {
 
 }  // namespace
 
+void swap_axes(problem &p, std::size_t a, std::size_t b) {
+    std::swap(p.x[a], p.x[b]);
+    std::swap(p.weights.k[a], p.weights.k[b]);
+    for_each_data(p, [&](data_strides &s) { std::swap(s.x[a], s.x[b]); });
+}
+
 problem simplify(problem p) {
     for (std::size_t a = 0; a < 3; ++a) {
         if (!trivial(p.x[a])) continue;
-        p.x[a] = axis {};
+        p.x[a] = axis{};
         p.weights.k[a] = 0;
         for_each_data(p, [&](data_strides &s) { s.x[a] = 0; });
     }
@@ -49,9 +51,9 @@ problem simplify(problem p) {
     // Merge a pointwise axis into the one inside it.
     for (std::size_t a = 2; a > 0; --a)
         while (pointwise(p.x[a]) && pointwise(p.x[a - 1]) && !trivial(p.x[a - 1])
-            && continues(p, a - 1, a)) {
+               && continues(p, a - 1, a)) {
             p.x[a].src = p.x[a].dst = p.x[a].src * p.x[a - 1].src;
-            p.x[a - 1] = axis {};
+            p.x[a - 1] = axis{};
             for_each_data(p, [&](data_strides &s) { s.x[a - 1] = 0; });
             if (a == 2) swap_axes(p, 0, 1);
         }

@@ -10,4 +10,7 @@ namespace convgrad::conv {
 /// element, so drivers see fewer special shapes: a 1×1 convolution on NXC data is one long row.
 problem simplify(problem p);
 
+/// Names axes a and b the other way round.
+void swap_axes(problem &p, std::size_t a, std::size_t b);
+
 }  // namespace convgrad::conv

@@ -1,327 +1,247 @@
+// For each task (an image × a tile of positions × some blocks of channels), for each block and
+// phase: the kernel walks rows of positions, one pair of vectors of channels wide.
 #include "cpu/depthwise.hpp"
 
 #include <algorithm>
 
-#include "cpu/element.hpp"
+#include "conv/simplify.hpp"
 #include "cpu/tasks.hpp"
 #include "cpu/workspace_limit.hpp"
 
 namespace convgrad::cpu {
 namespace {
 
-constexpr dim most_taps = 512;         // of one output position
-constexpr dim block_channels = 128;    // C of a segment stays in L1 or close to it
-constexpr dim segment_positions = 64;
-constexpr dim parts_wanted = 32;
-constexpr dim partials_most = 8 << 20;
+constexpr dim tile_bytes = 256 << 10;    // of a task, in L2
+constexpr dim weights_bytes = 12 << 10;  // of a task, in L1
+constexpr dim tasks_per_thread = 8;
 
-float *floats(char *p) { return static_cast<float *>(static_cast<void *>(p)); }
-
-/// Positions [lo, hi) of a phase at which every tap lies inside the input.
-void inner_range(const axis_walk &walk, const axis_phase &phase, dim &lo, dim &hi) {
-    lo = 0;
-    hi = phase.count;
-    for (const axis_tap &tap : phase.taps) {
-        lo = std::max(lo, tap.off >= 0 ? 0 : div_up(-tap.off, walk.in_step));
-        hi = std::min(hi, walk.in_length > tap.off ? div_up(walk.in_length - tap.off, walk.in_step) : 0);
-    }
-    lo = std::min(lo, phase.count);
-    hi = std::max(hi, lo);
+float *floats(char *p) {
+    return static_cast<float *>(static_cast<void *>(p));
 }
 
 }  // namespace
 
 std::string refuse_depthwise(const conv::problem &p) {
     if (p.ic != 1 || p.oc != 1) return "more than one channel per group";
-    if (p.src.c != 1 || p.dst.c != 1) return "channels do not lie side by side";
-    if (p.x[0].kernel * p.x[1].kernel * p.x[2].kernel > most_taps)
-        return "more than " + std::to_string(most_taps) + " taps";
+    if (p.src.c != 1 || p.dst.c != 1 || (p.add && p.add_strides.c != 1))
+        return "channels do not lie side by side";
     return {};
 }
-
-/// One row of output positions.
-struct depthwise_data::row {
-    const conv::buffers *data;
-    const float *weights;
-    const float *bias;
-    float *c;
-    dim n, t[2], x[2];  // positions and output indices along depth and height
-    const axis_phase *phase[2];
-};
 
 depthwise_data::depthwise_data(
     const conv::problem &p, const kernel_set &kernels, int threads, std::size_t workspace_limit)
     : p_(p), kernels_(kernels), roles_(p) {
+    // Results share what they read along the last axis.
+    if (p_.x[2].kernel == 1 && p_.x[1].kernel > 1)
+        conv::swap_axes(p_, 1, 2), roles_ = data_roles(p_);
     for (std::size_t a = 0; a < 3; ++a)
-        walk_[a] = roles_.forward ? walk_forward(p.x[a]) : walk_backward(p.x[a]);
-    empty_ = p.mb == 0 || p.groups == 0 || count_taps(walk_) == 0 || count_positions(walk_) == 0;
-    if (empty_) return;
-    pitch_ = round_up_to(p.groups, 16);
-    block_ = std::min(block_channels, pitch_);
-    segment_ = std::min(segment_positions, walk_[2].longest);
-    while (shared_bytes() + scratch_bytes() > workspace_limit && segment_ > 1) segment_ /= 2;
-    check_workspace("depthwise convolution", shared_bytes() + scratch_bytes(), workspace_limit);
-    workers_ = static_cast<int>(std::min<dim>(
-        {std::max(threads, 1), p.mb * walk_[0].out_length * walk_[1].out_length,
-            static_cast<dim>((workspace_limit - shared_bytes()) / scratch_bytes())}));
+        walk_[a] = roles_.forward ? walk_forward(p_.x[a]) : walk_backward(p_.x[a]);
+    if (p.mb == 0 || p.groups == 0 || count_taps(walk_) == 0 || count_positions(walk_) == 0)
+        return;  // fill_unreached does what there is to do
+    pair_ = 2 * kernels.lanes;
+    blocks_ = div_up(p.groups, pair_);
+    const dim size = static_cast<dim>(size_of(p.type));
+    for (const axis_phase &f : walk_[2].phases)
+        width_.push_back(chain_taps(walk_[2], f, size * roles_.in.x[2], pair_));
+    for (const axis_phase &d : walk_[0].phases)
+        for (const axis_phase &h : walk_[1].phases)
+            for (const chained_phase &w : width_) {
+                const dim line = static_cast<dim>(w.k.size()) * pair_;
+                phases_.push_back(
+                    {make_lines(d, size * roles_.in.x[0], walk_[1], h, size * roles_.in.x[1], line),
+                        &w, block_floats_});
+                block_floats_ += static_cast<dim>(phases_.back().lines.lines.size()) * line;
+            }
+    choose_tasks(threads);
+    check_workspace("depthwise convolution", workspace(), workspace_limit);
 }
 
-std::size_t depthwise_data::shared_bytes() const {
-    const dim taps = p_.x[0].kernel * p_.x[1].kernel * p_.x[2].kernel;
-    return static_cast<std::size_t>(4 * pitch_ * (taps + 1));
-}
-
-std::size_t depthwise_data::scratch_bytes() const {
-    return static_cast<std::size_t>(4 * block_ * segment_);
+void depthwise_data::choose_tasks(int threads) {
+    const dim size = static_cast<dim>(size_of(p_.type));
+    const dim row_bytes =
+        size * p_.groups
+        * (walk_[1].in_step * walk_[2].in_length + walk_[1].out_step * walk_[2].out_length);
+    rows_ = std::clamp<dim>(tile_bytes / row_bytes, 1, walk_[1].longest);
+    columns_ = walk_[2].longest;
+    task_blocks_ = std::clamp<dim>(weights_bytes / (4 * block_floats_), 1, blocks_);
+    task_blocks_ = div_up(blocks_, div_up(blocks_, task_blocks_));
+    const auto count = [&] {
+        tiles_[0] = div_up(walk_[1].longest, rows_);
+        tiles_[1] = div_up(walk_[2].longest, columns_);
+        tiles_[2] = div_up(blocks_, task_blocks_);
+        return p_.mb * walk_[0].longest * tiles_[0] * tiles_[1] * tiles_[2];
+    };
+    tasks_ = count();
+    // Results do not depend on the tiles, so threads may decide.
+    const dim wanted = threads > 1 ? tasks_per_thread * threads : 1;
+    if (tasks_ < wanted) {
+        task_blocks_ = std::max<dim>(1, task_blocks_ / div_up(wanted, tasks_));
+        tasks_ = count();
+    }
+    if (tasks_ < wanted) {
+        rows_ = std::max(std::min<dim>(rows_, 4), rows_ / div_up(wanted, tasks_));
+        tasks_ = count();
+    }
+    if (tasks_ < wanted) {
+        columns_ = std::min(
+            columns_, round_up_to(std::max<dim>(64, columns_ / div_up(wanted, tasks_)), 8));
+        tasks_ = count();
+    }
+    workers_ = static_cast<int>(std::min<dim>(std::max(threads, 1), tasks_));
 }
 
 std::size_t depthwise_data::workspace() const {
-    return empty_ ? 0 : shared_bytes() + scratch_bytes() * static_cast<std::size_t>(workers_);
+    return static_cast<std::size_t>(4 * blocks_ * (block_floats_ + pair_));
 }
 
 void depthwise_data::execute(
     const conv::buffers &data, char *workspace, const executor &threads) const {
-    fill_unreached(p_, roles_, walk_, kernels_, empty_, data, threads);
-    if (empty_) return;
-    const dim taps = p_.x[0].kernel * p_.x[1].kernel * p_.x[2].kernel;
-    float *weights = floats(workspace), *bias = weights + taps * pitch_;
-    for (dim tap = 0; tap < taps; ++tap) {
-        const dim kw = tap % p_.x[2].kernel, kh = tap / p_.x[2].kernel % p_.x[1].kernel;
-        const dim kd = tap / p_.x[2].kernel / p_.x[1].kernel;
-        const dim at = kd * p_.weights.k[0] + kh * p_.weights.k[1] + kw * p_.weights.k[2];
-        for (dim c = 0; c < pitch_; ++c)
-            weights[tap * pitch_ + c]
-                = c < p_.groups ? load_float(data.weights, p_.type, at + c * p_.weights.g) : 0;
-    }
-    for (dim c = 0; c < pitch_; ++c)
-        bias[c] = p_.bias && c < p_.groups ? load_float(data.bias, p_.type, c * p_.bias_stride) : 0;
-    char *scratch = workspace + shared_bytes();
-    for_each_task(threads.limited(workers_), p_.mb * walk_[0].out_length * walk_[1].out_length,
-        [&](int worker, dim index) {
-            run_row(data, weights, bias,
-                floats(scratch + static_cast<std::size_t>(worker) * scratch_bytes()), index);
-        });
+    fill_unreached(p_, roles_, walk_, kernels_, tasks_ == 0, data, threads);
+    if (tasks_ == 0) return;
+    float *weights = floats(workspace), *bias = weights + blocks_ * block_floats_;
+    for_each_task(threads.limited(workers_), blocks_,
+        [&](int, dim block) { pack_weights(data, weights, bias, block); });
+    for_each_task(threads.limited(workers_), tasks_,
+        [&](int, dim index) { run_task(data, weights, bias, make_task(index)); });
 }
 
-void depthwise_data::run_row(const conv::buffers &data, const float *weights, const float *bias,
-    float *c, dim index) const {
-    row r {&data, weights, bias, c, 0, {}, {}, {nullptr, nullptr}};
-    r.x[1] = index % walk_[1].out_length;
-    r.x[0] = index / walk_[1].out_length % walk_[0].out_length;
-    r.n = index / walk_[1].out_length / walk_[0].out_length;
-    for (std::size_t a = 0; a < 2; ++a) {
-        for (const axis_phase &phase : walk_[a].phases)
-            if (phase.first == r.x[a] % walk_[a].out_step) r.phase[a] = &phase;
-        if (r.phase[a] == nullptr) return;  // fill_unreached has written it
-        r.t[a] = r.x[a] / walk_[a].out_step;
-    }
-    for (const axis_phase &phase : walk_[2].phases) run_phase(r, phase);
-}
-
-/// The inner positions of a row together, those beside padding one by one.
-void depthwise_data::run_phase(const row &r, const axis_phase &phase) const {
-    dim lo, hi;
-    inner_range(walk_[2], phase, lo, hi);
-    for (dim t = 0; t < lo; ++t) run_positions(r, phase, t, 1);
-    for (dim t = lo; t < hi; t += segment_) run_positions(r, phase, t, std::min(segment_, hi - t));
-    for (dim t = hi; t < phase.count; ++t) run_positions(r, phase, t, 1);
-}
-
-/// Positions [t0, t0 + count) of a row, for all of which the same taps lie inside.
-void depthwise_data::run_positions(
-    const row &r, const axis_phase &phase, dim t0, dim count) const {
-    const dim size = static_cast<dim>(size_of(p_.type));
-    dim run[most_taps];
-    const float *weights[most_taps];
-    dim taps = 0;
-    for (const axis_tap &kd : r.phase[0]->taps)
-        for (const axis_tap &kh : r.phase[1]->taps)
-            for (const axis_tap &kw : phase.taps) {
-                const dim d = r.t[0] * walk_[0].in_step + kd.off, h = r.t[1] * walk_[1].in_step + kh.off;
-                const dim w = t0 * walk_[2].in_step + kw.off;
-                if (d < 0 || d >= walk_[0].in_length || h < 0 || h >= walk_[1].in_length || w < 0
-                    || w >= walk_[2].in_length)
-                    continue;
-                run[taps] = size * (d * roles_.in.x[0] + h * roles_.in.x[1] + w * roles_.in.x[2]);
-                weights[taps++] = r.weights
-                    + ((kd.k * p_.x[1].kernel + kh.k) * p_.x[2].kernel + kw.k) * pitch_;
+/// [block][phase][line][tap][pair], in the kernel's order of elements.
+void depthwise_data::pack_weights(
+    const conv::buffers &data, float *weights, float *bias, dim block) const {
+    const dim first = block * pair_, channels = std::min(pair_, p_.groups - first);
+    float *to = weights + block * block_floats_;
+    for (const phase &f : phases_)
+        for (const line_list::indices &line : f.lines.taps)
+            for (const dim k : f.width->k) {
+                const dim at = line.k[0] * p_.weights.k[0] + line.k[1] * p_.weights.k[1]
+                               + k * p_.weights.k[2] + first * p_.weights.g;
+                load_pair(to, pair_, data.weights, p_.type, at, p_.weights.g, channels);
+                to += pair_;
             }
-    const dim x = phase.first + t0 * walk_[2].out_step;
-    const auto at = [&](const conv::data_strides &s) {
-        return size * (r.n * s.n + r.x[0] * s.x[0] + r.x[1] * s.x[1] + x * s.x[2]);
-    };
-    for (dim c = 0; c < p_.groups; c += block_) {
-        const dim channels = std::min(block_, p_.groups - c);
-        const float *block_weights[most_taps];
-        for (dim tap = 0; tap < taps; ++tap) block_weights[tap] = weights[tap] + c;
-        kernels_.depthwise({static_cast<const char *>(roles_.input(*r.data))
-                + size * (r.n * roles_.in.n + c),
-            p_.type, run, block_weights, taps, channels, count,
-            size * roles_.in.x[2] * walk_[2].in_step, r.c, block_});
-        kernels_.store({r.c, 1, block_, channels, count,
-            static_cast<char *>(roles_.output(*r.data)) + at(roles_.out) + size * c, p_.type, 1,
-            roles_.out.x[2] * walk_[2].out_step, p_.bias ? r.bias + c : nullptr,
-            p_.add ? static_cast<const char *>(r.data->add) + at(p_.add_strides)
-                    + size * c * p_.add_strides.c
-                   : nullptr,
-            p_.add_strides.c, p_.add_strides.x[2] * walk_[2].out_step, p_.accumulate, p_.relu});
+    if (p_.bias)
+        load_pair(bias + first, pair_, data.bias, p_.type, first * p_.bias_stride, p_.bias_stride,
+            channels);
+}
+
+depthwise_data::task depthwise_data::make_task(dim index) const {
+    task t{};
+    t.block = index % tiles_[2] * task_blocks_;
+    t.blocks = std::min(task_blocks_, blocks_ - t.block);
+    index /= tiles_[2];
+    t.column = index % tiles_[1] * columns_;
+    t.columns = std::min(columns_, walk_[2].longest - t.column);
+    index /= tiles_[1];
+    t.row = index % tiles_[0] * rows_;
+    t.rows = std::min(rows_, walk_[1].longest - t.row);
+    index /= tiles_[0];
+    t.depth = index % walk_[0].longest;
+    t.n = index / walk_[0].longest;
+    return t;
+}
+
+void depthwise_data::run_task(
+    const conv::buffers &data, const float *weights, const float *bias, const task &t) const {
+    depthwise_args args{};
+    args.in_type = args.out_type = p_.type;
+    const dim size = static_cast<dim>(size_of(p_.type));
+    args.in_row = size * walk_[1].in_step * roles_.in.x[1];
+    args.out_row = size * walk_[1].out_step * roles_.out.x[1];
+    args.add_row = size * walk_[1].out_step * p_.add_strides.x[1];
+    args.accumulate = p_.accumulate;
+    args.relu = p_.relu;
+    args.weights_block = block_floats_;
+    args.bias = p_.bias ? bias + t.block * pair_ : nullptr;
+    args.bias_block = pair_;
+    args.elements = std::min(t.blocks * pair_, p_.groups - t.block * pair_);
+    for (const phase &f : phases_) {
+        args.weights = weights + t.block * block_floats_ + f.weights;
+        run_phase(data, args, f, t);
     }
+}
+
+void depthwise_data::run_phase(
+    const conv::buffers &data, depthwise_args &args, const phase &f, const task &t) const {
+    const dim channel = t.block * pair_;
+    const axis_phase &d = *f.lines.outer, &h = *f.lines.inner;
+    const chained_phase &w = *f.width;
+    const dim row_end = std::min(t.row + t.rows, h.count),
+              end = std::min(t.column + t.columns, w.count);
+    if (t.depth >= d.count || t.row >= row_end) return;
+    dim first_line, last_line;
+    f.lines.at_outer(walk_[0], t.depth, first_line, last_line);
+    args.lines = f.lines.lines.data() + first_line;
+    args.line_count = last_line - first_line;
+    args.chain_count = w.chains;
+    args.rows = row_end - t.row;
+    args.first_row = t.row;
+    const dim size = static_cast<dim>(size_of(p_.type));
+    args.slot = size * w.slot * roles_.in.x[2];
+    args.out_position = size * w.spread * walk_[2].out_step * roles_.out.x[2];
+    args.add_position = size * w.spread * walk_[2].out_step * p_.add_strides.x[2];
+    const char *in =
+        static_cast<const char *>(roles_.input(data))
+        + size * (t.n * roles_.in.n + channel + t.depth * walk_[0].in_step * roles_.in.x[0])
+        + t.row * args.in_row;
+    for (dim c = 0; c < w.spread; ++c) {
+        args.chains = w.of_class(c);
+        const dim last = div_up(end - c, w.spread);
+        const dim u = std::max<dim>(0, div_up(t.column - c, w.spread));
+        if (u >= last) continue;
+        args.positions = last - u;
+        args.first_position = u;
+        args.in = in + u * args.slot;
+        const auto at = [&](const conv::data_strides &s) {
+            return size
+                   * (t.n * s.n + channel + (d.first + t.depth * walk_[0].out_step) * s.x[0]
+                       + (h.first + t.row * walk_[1].out_step) * s.x[1]
+                       + (w.first + (c + u * w.spread) * walk_[2].out_step) * s.x[2]);
+        };
+        args.out = static_cast<char *>(roles_.output(data)) + at(roles_.out);
+        args.add = p_.add ? static_cast<const char *>(data.add) + at(p_.add_strides) : nullptr;
+        kernels_.depthwise(args);
+    }
+}
+
+task_cost depthwise_data::cost_of(const task &t) const {
+    double pairs = 0, outputs = 0;
+    for (const phase &f : phases_) {
+        const axis_phase &d = *f.lines.outer, &h = *f.lines.inner;
+        const auto &w = walk_[2].phases[static_cast<std::size_t>(f.width - width_.data())];
+        if (t.depth >= d.count) continue;
+        pairs += inside_pairs(walk_[0], d, t.depth, 1) * inside_pairs(walk_[1], h, t.row, t.rows)
+                 * inside_pairs(walk_[2], w, t.column, t.columns);
+        outputs += static_cast<double>(std::max<dim>(0, std::min(t.rows, h.count - t.row)))
+                   * static_cast<double>(std::max<dim>(0, std::min(t.columns, w.count - t.column)));
+    }
+    const auto size = static_cast<double>(size_of(p_.type));
+    const auto channels = static_cast<double>(t.blocks * pair_);
+    // An input position serves several results; it comes from memory once.
+    double share = static_cast<double>(p_.mb);
+    for (const axis_walk &walk : walk_) share *= static_cast<double>(walk.in_length);
+    share /= static_cast<double>(p_.mb * walk_[0].longest * tiles_[0] * tiles_[1]);
+    return {channels * pairs, size * channels * share, size * channels * outputs};
 }
 
 work_list depthwise_data::work() const {
     work_list list;
     list.macs_per_second = nominal_speed(kernels_);
-    list.stages.push_back(unreached_stage(p_, roles_, walk_, empty_, workers_));
-    if (empty_) return list;
-    const auto size = static_cast<double>(size_of(p_.type)),
-               channels = static_cast<double>(p_.groups);
-    list.stages.push_back({"weights to f32", 1, 1, [this, size](dim, dim) {
-                               return task_cost{0, size * static_cast<double>(shared_bytes()) / 4,
-                                   static_cast<double>(shared_bytes())};
-                           }});
-    list.stages.push_back({"rows", p_.mb * walk_[0].out_length * walk_[1].out_length, workers_,
-        [this, size, channels](dim index, dim) {
-            const dim x[2] = {
-                index / walk_[1].out_length % walk_[0].out_length, index % walk_[1].out_length};
-            double taps = 1;
-            for (std::size_t a = 0; a < 2; ++a) {
-                double inside = 0;
-                for (const axis_phase &phase : walk_[a].phases)
-                    if (phase.first == x[a] % walk_[a].out_step)
-                        inside = inside_pairs(walk_[a], phase, x[a] / walk_[a].out_step, 1);
-                taps *= inside;
-            }
-            double pairs = 0;
-            dim outputs = 0;
-            for (const axis_phase &phase : walk_[2].phases) {
-                pairs += taps * inside_pairs(walk_[2], phase, 0, phase.count);
-                outputs += phase.count;
-            }
-            // A row of the input serves several rows of the output; it comes from memory once.
-            const double read = static_cast<double>(walk_[2].in_length * walk_[1].in_length)
-                                / static_cast<double>(walk_[1].out_length);
-            return task_cost{channels * pairs, channels * size * read,
-                channels * size * static_cast<double>(outputs)};
-        }});
+    list.stages.push_back(unreached_stage(p_, roles_, walk_, tasks_ == 0, workers_));
+    if (tasks_ == 0) return list;
+    list.stages.push_back(
+        {"weights to f32", blocks_, workers_, [this](dim, dim) {
+             const auto count = static_cast<double>(block_floats_);
+             return task_cost{0, count * static_cast<double>(size_of(p_.type)), 4 * count};
+         }});
+    list.stages.push_back(
+        {"tiles", tasks_, workers_, [this](dim index, dim) { return cost_of(make_task(index)); }});
     return list;
 }
 
 std::string depthwise_data::describe() const {
-    if (empty_) return "nothing to sum";
-    return "rows in place, vectors along channels, block " + std::to_string(block_) + " channels x "
-        + std::to_string(segment_) + " positions";
-}
-
-depthwise_weights::depthwise_weights(
-    const conv::problem &p, const kernel_set &kernels, int threads, std::size_t workspace_limit)
-    : p_(p), kernels_(kernels), threads_(threads) {
-    for (std::size_t a = 0; a < 3; ++a) walk_[a] = walk_forward(p.x[a]);
-    taps_ = gradient_taps(p, walk_);
-    if (p.mb == 0 || p.groups == 0 || taps_.kept.empty()) return;
-    pitch_ = round_up_to(p.groups, 16);
-    rows_ = p.mb * p.x[0].dst * p.x[1].dst;
-    const dim bytes = 4 * partial_floats();
-    parts_ = std::clamp<dim>(std::min(parts_wanted, partials_most / bytes), 1, rows_);
-    while (parts_ > 1 && workspace() > workspace_limit) --parts_;
-    check_workspace("depthwise convolution", workspace(), workspace_limit);
-}
-
-std::size_t depthwise_weights::workspace() const {
-    return static_cast<std::size_t>(4 * parts_ * partial_floats());
-}
-
-void depthwise_weights::execute(
-    const conv::buffers &data, char *workspace, const executor &threads) const {
-    taps_.write_zeros(p_, data);
-    if (parts_ == 0) return;
-    float *partials = floats(workspace);
-    for_each_task(threads.limited(threads_), parts_, [&](int, dim part) {
-        float *partial = partials + part * partial_floats();
-        std::fill_n(partial, partial_floats(), 0.0F);
-        for (dim row = rows_ * part / parts_; row < rows_ * (part + 1) / parts_; ++row)
-            run_row(data, partial, row);
-    });
-    for (std::size_t tap = 0; tap < taps_.kept.size(); ++tap)
-        for (dim c = 0; c < p_.groups; ++c) {
-            const float *first = partials + static_cast<dim>(tap) * pitch_ + c;
-            float sum = first[0];
-            for (dim part = 1; part < parts_; ++part) sum += first[part * partial_floats()];
-            store_rounded(data.weights, p_.out_type, taps_.kept[tap] + c * p_.weights.g,
-                static_cast<double>(sum), p_.accumulate);
-        }
-}
-
-void depthwise_weights::run_row(const conv::buffers &data, float *partial, dim index) const {
-    const dim size = static_cast<dim>(size_of(p_.type));
-    const dim h = index % p_.x[1].dst, d = index / p_.x[1].dst % p_.x[0].dst;
-    const dim n = index / p_.x[1].dst / p_.x[0].dst;
-    const auto &kd = walk_[0].phases[0].taps, &kh = walk_[1].phases[0].taps,
-               &kw = walk_[2].phases[0].taps;
-    // Positions for all of which the same taps lie inside.
-    const auto run = [&](dim t0, dim count) {
-        dim offset[most_taps];
-        float *c[most_taps];
-        dim taps = 0;
-        for (std::size_t i = 0; i < kd.size(); ++i)
-            for (std::size_t j = 0; j < kh.size(); ++j)
-                for (std::size_t k = 0; k < kw.size(); ++k) {
-                    const dim x[3] = {d * walk_[0].in_step + kd[i].off,
-                        h * walk_[1].in_step + kh[j].off, t0 * walk_[2].in_step + kw[k].off};
-                    bool inside = true;
-                    for (std::size_t a = 0; a < 3; ++a)
-                        inside = inside && x[a] >= 0 && x[a] < walk_[a].in_length;
-                    if (!inside) continue;
-                    offset[taps]
-                        = size * (x[0] * p_.src.x[0] + x[1] * p_.src.x[1] + x[2] * p_.src.x[2]);
-                    c[taps++] = partial
-                        + static_cast<dim>((i * kh.size() + j) * kw.size() + k) * pitch_;
-                }
-        if (taps == 0) return;
-        kernels_.depthwise_gradient({static_cast<const char *>(data.src) + size * n * p_.src.n,
-            static_cast<const char *>(data.dst)
-                + size * (n * p_.dst.n + d * p_.dst.x[0] + h * p_.dst.x[1] + t0 * p_.dst.x[2]),
-            p_.type, offset, taps, p_.groups, count, size * p_.src.x[2] * walk_[2].in_step,
-            size * p_.dst.x[2], c});
-    };
-    dim lo, hi;
-    inner_range(walk_[2], walk_[2].phases[0], lo, hi);
-    for (dim t = 0; t < lo; ++t) run(t, 1);
-    if (hi > lo) run(lo, hi - lo);
-    for (dim t = hi; t < p_.x[2].dst; ++t) run(t, 1);
-}
-
-work_list depthwise_weights::work() const {
-    work_list list;
-    list.macs_per_second = nominal_speed(kernels_);
-    if (parts_ == 0) return list;
-    list.parts = parts_;
-    list.parts_bytes = 4 * static_cast<double>(parts_ * partial_floats());
-    list.stages.push_back({"parts", parts_, threads_,
-        [this](dim part, dim) {
-            double pairs = 0;
-            const dim first = rows_ * part / parts_, last = rows_ * (part + 1) / parts_;
-            for (dim row = first; row < last; ++row)
-                pairs +=
-                    inside_pairs(walk_[0], walk_[0].phases[0], row / p_.x[1].dst % p_.x[0].dst, 1)
-                    * inside_pairs(walk_[1], walk_[1].phases[0], row % p_.x[1].dst, 1);
-            pairs *= inside_pairs(walk_[2], walk_[2].phases[0], 0, p_.x[2].dst);
-            const auto each = static_cast<double>(p_.groups * static_cast<dim>(size_of(p_.type)));
-            const double src = static_cast<double>(p_.mb * p_.x[0].src * p_.x[1].src * p_.x[2].src);
-            const double dst = static_cast<double>(rows_ * p_.x[2].dst);
-            return task_cost{static_cast<double>(p_.groups) * pairs,
-                each * (src + dst) * static_cast<double>(last - first) / static_cast<double>(rows_),
-                static_cast<double>(4 * partial_floats())};
-        }});
-    list.stages.push_back(
-        {"sum of parts", 1, 1, [this](dim, dim) {
-             return task_cost{0, static_cast<double>(4 * parts_ * partial_floats()), 0};
-         }});
-    return list;
-}
-
-std::string depthwise_weights::describe() const {
-    if (parts_ == 0) return "nothing to sum";
-    return "rows in place, vectors along channels, parts " + std::to_string(parts_);
+    if (tasks_ == 0) return "nothing to sum";
+    const auto n = [](dim v) { return std::to_string(v); };
+    return "in place, vectors along channels, pairs of " + n(pair_) + ", tile " + n(rows_) + "x"
+           + n(columns_) + " positions x " + n(task_blocks_) + " pairs, tasks " + n(tasks_);
 }
 
 }  // namespace convgrad::cpu

@@ -1,11 +1,13 @@
-// One channel per group, channels side by side (NXC): every pass reads the tensors in place, vectors
-// along channels, and visits only taps that lie inside, so there is no padding to stand for.
+// One channel per group, channels side by side (NXC): every pass reads the tensors in place,
+// vectors along channels, and visits only taps that lie inside, so there is no padding to stand
+// for.
 #pragma once
 
 #include <string>
 #include <vector>
 
 #include "conv/problem.hpp"
+#include "cpu/depthwise_taps.hpp"
 #include "cpu/geometry.hpp"
 #include "cpu/kernels/kernels.hpp"
 #include "cpu/parallel.hpp"
@@ -28,22 +30,37 @@ public:
     void execute(const conv::buffers &data, char *workspace, const executor &threads) const;
 
 private:
-    struct row;
-    void run_row(const conv::buffers &data, const float *weights, const float *bias, float *c,
-        dim index) const;
-    void run_phase(const row &r, const axis_phase &phase) const;
-    void run_positions(const row &r, const axis_phase &phase, dim t0, dim count) const;
-    [[nodiscard]] std::size_t shared_bytes() const;
-    [[nodiscard]] std::size_t scratch_bytes() const;
+    struct phase {
+        line_list lines;  // depth and height
+        const chained_phase *width;
+        dim weights;  // floats from a block's first weight
+    };
+    struct task {
+        dim n, depth;
+        dim row, rows, column, columns;  // positions
+        dim block, blocks;               // of channels
+    };
+    void choose_tasks(int threads);
+    [[nodiscard]] task make_task(dim index) const;
+    void pack_weights(const conv::buffers &data, float *weights, float *bias, dim block) const;
+    void run_task(
+        const conv::buffers &data, const float *weights, const float *bias, const task &t) const;
+    void run_phase(
+        const conv::buffers &data, depthwise_args &args, const phase &f, const task &t) const;
+    [[nodiscard]] task_cost cost_of(const task &t) const;
 
     conv::problem p_;
     const kernel_set &kernels_;
     data_roles roles_;
     axis_walk walk_[3];
-    dim pitch_ = 0;     // floats of a tap's weights
-    dim block_ = 0;     // channels at a time
-    dim segment_ = 0;   // positions at a time
-    bool empty_ = true;
+    std::vector<chained_phase> width_;
+    std::vector<phase> phases_;
+    dim pair_ = 0;                                  // channels of a block
+    dim blocks_ = 0;                                // of channels
+    dim block_floats_ = 0;                          // weights of a block
+    dim rows_ = 0, columns_ = 0, task_blocks_ = 0;  // of a task
+    dim tiles_[3] = {0, 0, 0};                      // tasks along rows, columns, blocks
+    dim tasks_ = 0;
     int workers_ = 1;
 };
 
@@ -58,15 +75,28 @@ public:
     void execute(const conv::buffers &data, char *workspace, const executor &threads) const;
 
 private:
-    void run_row(const conv::buffers &data, float *partial, dim index) const;
-    [[nodiscard]] dim partial_floats() const { return static_cast<dim>(taps_.kept.size()) * pitch_; }
+    /// Rows of one plane of dst.
+    struct unit {
+        dim n, depth, row, rows;
+    };
+    [[nodiscard]] unit make_unit(dim index) const;
+    void run_part(const conv::buffers &data, float *sums, dim index) const;
+    void run_unit(const conv::buffers &data, float *sums, const unit &u, dim block) const;
+    void write_block(const conv::buffers &data, float *sums, dim block) const;
+    [[nodiscard]] dim part_floats() const { return blocks_ * block_floats_; }
+    [[nodiscard]] dim channels_of(dim block) const;
 
     conv::problem p_;
     const kernel_set &kernels_;
     axis_walk walk_[3];
     gradient_taps taps_;
-    dim pitch_ = 0;
-    dim rows_ = 0, parts_ = 0;
+    line_list lines_;
+    chained_phase width_;
+    std::vector<dim> order_;  // of each tap in `sums`: its offset in diff_weights
+    dim pair_ = 0, blocks_ = 0, block_floats_ = 0;
+    dim rows_ = 0, row_tiles_ = 0;            // of a unit; units in a plane
+    dim task_blocks_ = 0, block_groups_ = 0;  // blocks of a task
+    dim units_ = 0, parts_ = 0;
     int threads_ = 1;
 };
 

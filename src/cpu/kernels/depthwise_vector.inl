@@ -1,81 +1,301 @@
-// One channel per group with channels side by side: vectors run along channels, nothing is packed.
-// Included like product_vector.inl.
+// Depthwise passes over pairs of vectors; see depthwise_args.hpp. Included like product_vector.inl,
+// after struct pair.
 
-/// `lanes` channels from p on, or the first n of them.
 template <typename E, bool Whole>
-V::vec channels_at(const char *p, dim n) {
-    const auto *from = reinterpret_cast<const typename E::type *>(p);
-    return Whole ? V::load_as<E>(from) : V::load_as_n<E>(from, n);
+[[gnu::always_inline]] inline void load_pair(const char *p, dim n, V::vec &a, V::vec &b) {
+    if constexpr (Whole)
+        pair::load<E>(p, a, b);
+    else
+        pair::load_n<E>(p, n, a, b);
 }
 
-template <typename E, bool Whole, int X>
-void depthwise_positions(const depthwise_args &p, dim x, dim c) {
-    const char *in = p.in + x * p.step + c * static_cast<dim>(sizeof(typename E::type));
-    V::vec acc[X];
-    for (int i = 0; i < X; ++i) acc[i] = V::zero();
-    for (dim tap = 0; tap < p.taps; ++tap) {
-        const V::vec w = V::load_acc(p.weights[tap] + c);
-        const char *at = in + p.run[tap];
-#pragma GCC unroll 8
-        for (int i = 0; i < X; ++i)
-            acc[i] = V::madd(acc[i], channels_at<E, Whole>(at + i * p.step, p.channels - c), w);
+/// Which of `slots` slots from `first` on exist, as bits.
+inline unsigned slots_inside(const tap_chain &chain, dim first, int slots) {
+    dim lo = chain.lo - first, hi = chain.hi - first;
+    lo = lo < 0 ? 0 : lo > slots ? slots : lo;
+    hi = hi < lo ? lo : hi > slots ? slots : hi;
+    return (1U << hi) - (1U << lo);
+}
+
+/// X positions, a chain of N taps: each slot is loaded once.
+template <typename In, bool Whole, int X, int N>
+[[gnu::always_inline]] inline void slide(V::vec (&acc)[X][2], const char *in, dim slot,
+    const float *weights, unsigned inside, dim elements) {
+    V::vec w[N][2];
+#pragma GCC unroll 4
+    for (int k = 0; k < N; ++k) {
+        w[k][0] = V::load_acc(weights + 2 * k * V::lanes);
+        w[k][1] = V::load_acc(weights + (2 * k + 1) * V::lanes);
     }
-    for (int i = 0; i < X; ++i) V::store_acc(p.c + (x + i) * p.c_step + c, acc[i]);
+#pragma GCC unroll 11
+    for (int j = 0; j < X + N - 1; ++j) {
+        if ((inside >> j & 1U) == 0) continue;
+        V::vec a, b;
+        load_pair<In, Whole>(in + j * slot, elements, a, b);
+#pragma GCC unroll 4
+        for (int k = 0; k < N; ++k) {
+            const int i = j - k;
+            if (i < 0 || i >= X) continue;
+            acc[i][0] = V::madd(acc[i][0], a, w[k][0]);
+            acc[i][1] = V::madd(acc[i][1], b, w[k][1]);
+        }
+    }
 }
 
-template <typename E, bool Whole>
-void depthwise_channels(const depthwise_args &p, dim c) {
-    dim x = 0;
-    for (; x + 8 <= p.count; x += 8) depthwise_positions<E, Whole, 8>(p, x, c);
-    for (; x + 4 <= p.count; x += 4) depthwise_positions<E, Whole, 4>(p, x, c);
-    for (; x < p.count; ++x) depthwise_positions<E, Whole, 1>(p, x, c);
+/// Adds a pair of type Out to `acc`. A bf16 input means that bf16 goes by even and odd elements.
+template <typename In, typename Out, bool Whole>
+[[gnu::always_inline]] inline void add_pair(V::vec (&acc)[2], const char *p, dim n) {
+    V::vec a, b;
+    if constexpr (std::is_same_v<In, Out>) {
+        load_pair<Out, Whole>(p, n, a, b);
+    } else {
+        const auto *from = reinterpret_cast<const typename Out::type *>(p);
+        a = V::load_as_n<Out>(from, Whole ? V::lanes : n);
+        b = Whole || n > V::lanes
+                ? V::load_as_n<Out>(from + V::lanes, Whole ? V::lanes : n - V::lanes)
+                : V::zero();
+    }
+    acc[0] = V::add(acc[0], a);
+    acc[1] = V::add(acc[1], b);
 }
 
-template <typename E>
-void depthwise_element(const depthwise_args &p) {
-    dim c = 0;
-    for (; c + V::lanes <= p.channels; c += V::lanes) depthwise_channels<E, true>(p, c);
-    if (c < p.channels) depthwise_channels<E, false>(p, c);
+template <typename In, typename Out, bool Whole>
+[[gnu::always_inline]] inline void finish_pair(V::vec (&acc)[2], const depthwise_args &p, char *out,
+    const char *add, const float *bias, dim elements) {
+    if (bias != nullptr) {
+        acc[0] = V::add(acc[0], V::load_acc(bias));
+        acc[1] = V::add(acc[1], V::load_acc(bias + V::lanes));
+    }
+    if (add != nullptr) add_pair<In, Out, Whole>(acc, add, elements);
+    if (p.accumulate) add_pair<In, Out, Whole>(acc, out, elements);
+    if (p.relu) {
+        acc[0] = V::relu(acc[0]);
+        acc[1] = V::relu(acc[1]);
+    }
+    if constexpr (std::is_same_v<In, bf16_element>) {
+        if constexpr (Whole)
+            pair::store_split(out, acc[0], acc[1]);
+        else
+            pair::store_split_n(out, elements, acc[0], acc[1]);
+    } else {
+        if constexpr (Whole)
+            pair::store<Out>(out, acc[0], acc[1]);
+        else
+            pair::store_n<Out>(out, elements, acc[0], acc[1]);
+    }
+}
+
+template <typename In, typename Out, bool Whole, int X>
+void depthwise_positions(const depthwise_args &p, dim row, dim position, dim block) {
+    V::vec acc[X][2];
+#pragma GCC unroll 8
+    for (int i = 0; i < X; ++i) acc[i][0] = acc[i][1] = V::zero();
+    const dim y = p.first_row + row, x = p.first_position + position;
+    constexpr dim in_pair = 2 * V::lanes * static_cast<dim>(sizeof(typename In::type));
+    constexpr dim out_pair = 2 * V::lanes * static_cast<dim>(sizeof(typename Out::type));
+    const dim elements = p.elements - 2 * V::lanes * block;
+    const char *in = p.in + row * p.in_row + position * p.slot + block * in_pair;
+    const float *block_weights = p.weights + block * p.weights_block;
+    for (const tap_line *line = p.lines; line != p.lines + p.line_count; ++line) {
+        if (y < line->lo || y >= line->hi) continue;
+        for (const tap_chain *chain = p.chains; chain != p.chains + p.chain_count; ++chain) {
+            const unsigned inside = slots_inside(*chain, x, X + chain->taps - 1);
+            const char *at = in + line->in + chain->in;
+            const float *weights = block_weights + line->weights + chain->weights;
+            switch (chain->taps) {
+            case 1:
+                slide<In, Whole, X, 1>(acc, at, p.slot, weights, inside, elements);
+                break;
+            case 2:
+                slide<In, Whole, X, 2>(acc, at, p.slot, weights, inside, elements);
+                break;
+            case 3:
+                slide<In, Whole, X, 3>(acc, at, p.slot, weights, inside, elements);
+                break;
+            default:
+                slide<In, Whole, X, 4>(acc, at, p.slot, weights, inside, elements);
+                break;
+            }
+        }
+    }
+    char *out = p.out + row * p.out_row + position * p.out_position + block * out_pair;
+    const char *add = p.add == nullptr
+                          ? nullptr
+                          : p.add + row * p.add_row + position * p.add_position + block * out_pair;
+    const float *bias = p.bias == nullptr ? nullptr : p.bias + block * p.bias_block;
+#pragma GCC unroll 8
+    for (int i = 0; i < X; ++i)
+        finish_pair<In, Out, Whole>(acc[i], p, out + i * p.out_position,
+            add == nullptr ? nullptr : add + i * p.add_position, bias, elements);
+}
+
+using depthwise_function = void (*)(const depthwise_args &, dim, dim, dim);
+
+template <typename In, typename Out, bool Whole>
+struct depthwise_table {
+    static constexpr int most = Whole ? pair::most_positions : pair::most_positions / 2;
+    depthwise_function of[most + 1] = {};
+    template <int X>
+    constexpr void fill() {
+        of[X] = depthwise_positions<In, Out, Whole, X>;
+        if constexpr (X > 1) fill<X - 1>();
+    }
+    constexpr depthwise_table() { fill<most>(); }
+};
+
+/// Rows in runs of nearly equal length, each for all pairs: memory is read in its own order.
+template <typename In, typename Out>
+void depthwise_rows(const depthwise_args &p) {
+    static constexpr depthwise_table<In, Out, true> whole{};
+    static constexpr depthwise_table<In, Out, false> partial{};
+    const dim runs = (p.positions + whole.most - 1) / whole.most;
+    const dim length = p.positions / runs, longer = p.positions % runs;
+    const dim blocks = p.elements / (2 * V::lanes);
+    const bool rest = p.elements % (2 * V::lanes) != 0;
+    for (dim row = 0; row < p.rows; ++row) {
+        dim x = 0;
+        for (dim run = 0; run < runs; ++run) {
+            const dim end = x + length + (run < longer ? 1 : 0);
+            for (dim block = 0; block < blocks; ++block) whole.of[end - x](p, row, x, block);
+            for (; rest && x + partial.most < end; x += partial.most)
+                partial.of[partial.most](p, row, x, blocks);
+            if (rest) partial.of[end - x](p, row, x, blocks);
+            x = end;
+        }
+    }
 }
 
 void depthwise(const depthwise_args &p) {
-    if (p.type == data_type::f32) depthwise_element<f32_element>(p);
-    if (p.type == data_type::bf16) depthwise_element<bf16_element>(p);
-    if (p.type == data_type::f16) depthwise_element<f16_element>(p);
+    if (p.in_type == data_type::bf16) return depthwise_rows<bf16_element, bf16_element>(p);
+    if (p.in_type == data_type::f16) return depthwise_rows<f16_element, f16_element>(p);
+    if (p.out_type == data_type::bf16) return depthwise_rows<f32_element, bf16_element>(p);
+    if (p.out_type == data_type::f16) return depthwise_rows<f32_element, f16_element>(p);
+    depthwise_rows<f32_element, f32_element>(p);
 }
 
-template <typename E, bool Whole, int T>
-void depthwise_taps(const depthwise_gradient_args &p, dim tap, dim c) {
-    constexpr dim size = sizeof(typename E::type);
-    V::acc acc[T];
-    for (int i = 0; i < T; ++i) acc[i] = V::load_acc(p.c[tap + i] + c);
-    for (dim x = 0; x < p.count; ++x) {
-        const V::vec d = channels_at<E, Whole>(p.dst + x * p.dst_step + c * size, p.channels - c);
-        const char *src = p.src + x * p.src_step + c * size;
-#pragma GCC unroll 9
-        for (int i = 0; i < T; ++i)
-            acc[i] = V::madd(acc[i], channels_at<E, Whole>(src + p.run[tap + i], p.channels - c), d);
+// --- weights gradient --------------------------------------------------------------------------
+
+/// R lines of a chain of N taps, whose sums stay in registers over all rows and positions.
+template <typename E, bool Whole, int R, int N>
+struct gradient_block {
+    const depthwise_gradient_args &p;
+    const tap_line *lines;
+    const tap_chain &chain;
+    V::vec acc[R][N][2];
+
+    [[gnu::always_inline]] void load_sums() {
+#pragma GCC unroll 3
+        for (int r = 0; r < R; ++r)
+#pragma GCC unroll 8
+            for (int k = 0; k < 2 * N; ++k)
+                acc[r][k / 2][k % 2] =
+                    V::load_acc(p.sums + lines[r].weights + chain.weights + k * V::lanes);
     }
-    for (int i = 0; i < T; ++i) V::store_acc(p.c[tap + i] + c, acc[i]);
+    [[gnu::always_inline]] void store_sums() {
+#pragma GCC unroll 3
+        for (int r = 0; r < R; ++r)
+#pragma GCC unroll 8
+            for (int k = 0; k < 2 * N; ++k)
+                V::store_acc(
+                    p.sums + lines[r].weights + chain.weights + k * V::lanes, acc[r][k / 2][k % 2]);
+    }
+
+    template <int X>
+    [[gnu::always_inline]] void add_positions(dim row, dim position, const unsigned reached) {
+        const char *from = p.dst + row * p.dst_row + position * p.dst_position;
+        V::vec d[X][2];
+#pragma GCC unroll 4
+        for (int i = 0; i < X; ++i)
+            load_pair<E, Whole>(from + i * p.dst_position, p.elements, d[i][0], d[i][1]);
+        const unsigned inside = slots_inside(chain, p.first_position + position, X + N - 1);
+#pragma GCC unroll 3
+        for (int r = 0; r < R; ++r) {
+            if ((reached >> r & 1U) == 0) continue;
+            const char *in = p.in + row * p.in_row + position * p.slot + lines[r].in + chain.in;
+#pragma GCC unroll 11
+            for (int j = 0; j < X + N - 1; ++j) {
+                if ((inside >> j & 1U) == 0) continue;
+                V::vec a, b;
+                load_pair<E, Whole>(in + j * p.slot, p.elements, a, b);
+#pragma GCC unroll 4
+                for (int k = 0; k < N; ++k) {
+                    const int i = j - k;
+                    if (i < 0 || i >= X) continue;
+                    acc[r][k][0] = V::madd(acc[r][k][0], a, d[i][0]);
+                    acc[r][k][1] = V::madd(acc[r][k][1], b, d[i][1]);
+                }
+            }
+        }
+    }
+
+    [[gnu::always_inline]] void run() {
+        load_sums();
+        for (dim row = 0; row < p.rows; ++row) {
+            const dim y = p.first_row + row;
+            unsigned reached = 0;
+            for (int r = 0; r < R; ++r)
+                reached |= (y >= lines[r].lo && y < lines[r].hi ? 1U : 0U) << r;
+            if (reached == 0) continue;
+            constexpr int most = pair::gradient_positions;
+            dim x = 0;
+            for (; x + most <= p.positions; x += most) add_positions<most>(row, x, reached);
+            if constexpr (most > 2)
+                for (; x + 2 <= p.positions; x += 2) add_positions<2>(row, x, reached);
+            for (; x < p.positions; ++x) add_positions<1>(row, x, reached);
+        }
+        store_sums();
+    }
+};
+
+template <typename E, bool Whole, int R, int N>
+void gradient_lines(
+    const depthwise_gradient_args &p, const tap_line *lines, const tap_chain &chain) {
+    gradient_block<E, Whole, R, N> block{p, lines, chain, {}};
+    block.run();
+}
+
+template <typename E, bool Whole, int N>
+void gradient_chain(const depthwise_gradient_args &p, const tap_chain &chain) {
+    // As many lines as registers hold: 2 · R · N sums. Incomplete pairs are rare: one will do.
+    constexpr int most = N > 3 && pair::gradient_lines > 2 ? 2 : pair::gradient_lines;
+    constexpr int lines = Whole ? most : 1;
+    dim line = 0;
+    for (; line + lines <= p.line_count; line += lines)
+        gradient_lines<E, Whole, lines, N>(p, p.lines + line, chain);
+    if constexpr (lines > 1)
+        for (; line < p.line_count; ++line)
+            gradient_lines<E, Whole, 1, N>(p, p.lines + line, chain);
 }
 
 template <typename E, bool Whole>
-void depthwise_gradient_channels(const depthwise_gradient_args &p, dim c) {
-    dim tap = 0;
-    for (; tap + 9 <= p.taps; tap += 9) depthwise_taps<E, Whole, 9>(p, tap, c);
-    for (; tap + 3 <= p.taps; tap += 3) depthwise_taps<E, Whole, 3>(p, tap, c);
-    for (; tap < p.taps; ++tap) depthwise_taps<E, Whole, 1>(p, tap, c);
+void gradient_rows(const depthwise_gradient_args &p) {
+    for (const tap_chain *chain = p.chains; chain != p.chains + p.chain_count; ++chain)
+        switch (chain->taps) {
+        case 1:
+            gradient_chain<E, Whole, 1>(p, *chain);
+            break;
+        case 2:
+            gradient_chain<E, Whole, 2>(p, *chain);
+            break;
+        case 3:
+            gradient_chain<E, Whole, 3>(p, *chain);
+            break;
+        default:
+            gradient_chain<E, Whole, 4>(p, *chain);
+            break;
+        }
 }
 
 template <typename E>
-void depthwise_gradient_element(const depthwise_gradient_args &p) {
-    dim c = 0;
-    for (; c + V::lanes <= p.channels; c += V::lanes) depthwise_gradient_channels<E, true>(p, c);
-    if (c < p.channels) depthwise_gradient_channels<E, false>(p, c);
+void gradient_type(const depthwise_gradient_args &p) {
+    if (p.elements == 2 * V::lanes)
+        gradient_rows<E, true>(p);
+    else
+        gradient_rows<E, false>(p);
 }
 
 void depthwise_gradient(const depthwise_gradient_args &p) {
-    if (p.type == data_type::f32) depthwise_gradient_element<f32_element>(p);
-    if (p.type == data_type::bf16) depthwise_gradient_element<bf16_element>(p);
-    if (p.type == data_type::f16) depthwise_gradient_element<f16_element>(p);
+    if (p.type == data_type::f32) gradient_type<f32_element>(p);
+    if (p.type == data_type::bf16) gradient_type<bf16_element>(p);
+    if (p.type == data_type::f16) gradient_type<f16_element>(p);
 }

@@ -20,6 +20,8 @@
 
 #include <convgrad/types.hpp>
 
+#include "cpu/kernels/depthwise_args.hpp"
+
 namespace convgrad::cpu {
 
 enum class operand_format : std::uint8_t { fma, dot2, amx };
@@ -79,31 +81,6 @@ struct dot_args {
     float *c;
     dim ldc;
     bool accumulate;
-};
-
-/// One channel per group, channels side by side: C[x][c] = Σ_taps in[x + tap][c] · weights[tap][c].
-struct depthwise_args {
-    const char *in;  // position 0, channel 0, before a tap's offset
-    data_type type;
-    const dim *run;               // bytes, per tap
-    const float *const *weights;  // per tap; readable to a whole vector
-    dim taps;
-    dim channels, count;
-    dim step;  // bytes from position to position
-    float *c;
-    dim c_step;  // floats from position to position, a multiple of `lanes`
-};
-
-/// Its weights gradient: c[tap][channel] += Σ_x src[x + tap][channel] · dst[x][channel].
-struct depthwise_gradient_args {
-    const char *src;
-    const char *dst;
-    data_type type;
-    const dim *run;  // bytes in src, per tap
-    dim taps;
-    dim channels, count;
-    dim src_step, dst_step;  // bytes from position to position
-    float *const *c;         // per tap; a whole number of vectors
 };
 
 /// Copies `count` positions of `channels` channels. Element (c, x) is at in[c·cs + x·xs]; only
@@ -201,6 +178,12 @@ struct kernel_set {
 const kernel_set *find_kernels(isa set, operand_format format, data_type type, math_mode math);
 
 // One per instruction-set file.
+void depthwise_portable(const depthwise_args &args);
+void depthwise_avx2(const depthwise_args &args);
+void depthwise_avx512(const depthwise_args &args);
+void depthwise_gradient_portable(const depthwise_gradient_args &args);
+void depthwise_gradient_avx2(const depthwise_gradient_args &args);
+void depthwise_gradient_avx512(const depthwise_gradient_args &args);
 const kernel_set *fma_portable();
 const kernel_set *fma_avx2();
 const kernel_set *fma_avx512();

@@ -12,7 +12,6 @@ namespace {
 #include "cpu/kernels/convert.inl"
 #include "cpu/kernels/vector_avx2.inl"
 
-#include "cpu/kernels/depthwise_vector.inl"
 #include "cpu/kernels/dot_vector.inl"
 #include "cpu/kernels/format_fma.inl"
 #include "cpu/kernels/pack_vector.inl"
@@ -27,8 +26,8 @@ const kernel_set *fma_avx2() {
         {0, V::max_m[1], V::max_m[2], V::max_m[3], V::max_m[4]}, F::k_per_unit, 4, 4, 1, F::limits,
         nullptr, nullptr, product, pack_channels, pack_pixels, scan, pack_weights, pack_positions,
         nullptr, store, transpose_elements, dot,
-        {0, V::max_dot[1], V::max_dot[2], V::max_dot[3], V::max_dot[4]}, depthwise,
-        depthwise_gradient};
+        {0, V::max_dot[1], V::max_dot[2], V::max_dot[3], V::max_dot[4]}, depthwise_avx2,
+        depthwise_gradient_avx2};
     return &set;
 }
 

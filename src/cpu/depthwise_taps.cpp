@@ -1,0 +1,107 @@
+#include "cpu/depthwise_taps.hpp"
+
+#include <algorithm>
+#include <numeric>
+
+#include "conv/convert.hpp"
+
+namespace convgrad::cpu {
+namespace {
+
+constexpr dim widest_spread = 64;
+constexpr dim shortest_class = 4;  // positions; shorter ones are not worth their own walk
+
+/// Positions apart at which the taps of neighbouring positions meet.
+dim choose_spread(const axis_walk &walk, const std::vector<axis_tap> &taps, dim count) {
+    if (taps.size() < 2) return 1;
+    dim apart = taps[1].off - taps[0].off;
+    for (std::size_t i = 2; i < taps.size(); ++i)
+        apart = std::min(apart, taps[i].off - taps[i - 1].off);
+    const dim spread = apart / std::gcd(apart, walk.in_step);
+    return spread <= widest_spread && count / spread >= shortest_class ? spread : 1;
+}
+
+template <typename T>
+void load_values(float *to, dim lanes, const T *from, dim stride, dim count) {
+    constexpr bool by_halves = std::is_same_v<T, bf16>;
+    for (dim i = 0; i < count; ++i)
+        to[by_halves ? i % 2 * lanes + i / 2 : i] = conv::to_float(from[i * stride]);
+}
+
+}  // namespace
+
+chained_phase chain_taps(const axis_walk &walk, const axis_phase &phase, dim in_stride, dim pitch) {
+    std::vector<axis_tap> taps = phase.taps;
+    std::sort(taps.begin(), taps.end(),
+        [](const axis_tap &l, const axis_tap &r) { return l.off < r.off; });
+    chained_phase out;
+    out.count = phase.count;
+    out.first = phase.first;
+    out.spread = choose_spread(walk, taps, phase.count);
+    out.slot = out.spread * walk.in_step;
+    const auto residue = [&](dim off) { return off - div_down(off, out.slot) * out.slot; };
+    std::stable_sort(taps.begin(), taps.end(),
+        [&](const axis_tap &l, const axis_tap &r) { return residue(l.off) < residue(r.off); });
+    struct chain {
+        dim off, first, taps;
+    };
+    std::vector<chain> chains;
+    for (std::size_t i = 0; i < taps.size();) {
+        std::size_t end = i + 1;
+        while (end < taps.size() && taps[end].off - taps[end - 1].off == out.slot) ++end;
+        const dim length = static_cast<dim>(end - i), pieces = div_up(length, longest_chain);
+        for (dim piece = 0; piece < pieces; ++piece) {
+            const dim a = length * piece / pieces, b = length * (piece + 1) / pieces;
+            chains.push_back({taps[i].off + a * out.slot, static_cast<dim>(i) + a, b - a});
+        }
+        i = end;
+    }
+    for (const axis_tap &tap : taps) out.k.push_back(tap.k);
+    out.chains = static_cast<dim>(chains.size());
+    for (dim c = 0; c < out.spread; ++c)
+        for (const chain &one : chains) {
+            const dim at = c * walk.in_step + one.off;
+            out.parts.push_back({at * in_stride, one.first * pitch, static_cast<int>(one.taps),
+                -div_down(at, out.slot), -div_down(at - walk.in_length, out.slot)});
+        }
+    return out;
+}
+
+void line_list::at_outer(const axis_walk &walk, dim t, dim &first, dim &last) const {
+    const auto inside = [&](const axis_tap &tap) {
+        const dim x = t * walk.in_step + tap.off;
+        return x >= 0 && x < walk.in_length;
+    };
+    const auto &all = outer->taps;
+    const auto begin = std::find_if(all.begin(), all.end(), inside);
+    const auto end = std::find_if_not(begin, all.end(), inside);
+    const auto each = static_cast<dim>(inner->taps.size());
+    first = (begin - all.begin()) * each;
+    last = (end - all.begin()) * each;
+}
+
+line_list make_lines(const axis_phase &outer, dim outer_stride, const axis_walk &inner_walk,
+    const axis_phase &inner, dim inner_stride, dim pitch) {
+    line_list list{&outer, &inner, {}, {}};
+    for (const axis_tap &o : outer.taps)
+        for (const axis_tap &i : inner.taps) {
+            list.lines.push_back({o.off * outer_stride + i.off * inner_stride,
+                static_cast<dim>(list.lines.size()) * pitch, -div_down(i.off, inner_walk.in_step),
+                -div_down(i.off - inner_walk.in_length, inner_walk.in_step)});
+            list.taps.push_back({{o.k, i.k}});
+        }
+    return list;
+}
+
+void load_pair(
+    float *to, dim pair, const void *from, data_type type, dim at, dim stride, dim count) {
+    if (count < pair) std::fill_n(to, pair, 0.0F);
+    if (type == data_type::f32)
+        load_values(to, pair / 2, static_cast<const float *>(from) + at, stride, count);
+    if (type == data_type::bf16)
+        load_values(to, pair / 2, static_cast<const bf16 *>(from) + at, stride, count);
+    if (type == data_type::f16)
+        load_values(to, pair / 2, static_cast<const f16 *>(from) + at, stride, count);
+}
+
+}  // namespace convgrad::cpu

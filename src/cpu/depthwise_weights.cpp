@@ -1,0 +1,194 @@
+// The weights gradient of depthwise problems in NXC. Batch and rows are cut into units, and the
+// units into parts_ runs, by the problem alone. Each task (a part × a block of channels) keeps one
+// sum per tap and channel; then the parts are added in order and leave with one rounding.
+#include <algorithm>
+
+#include "conv/simplify.hpp"
+#include "cpu/depthwise.hpp"
+#include "cpu/tasks.hpp"
+#include "cpu/workspace_limit.hpp"
+
+namespace convgrad::cpu {
+namespace {
+
+constexpr dim unit_bytes = 24 << 10;  // both operands of a unit and a block of channels, in L1
+constexpr dim sums_bytes = 12 << 10;  // of a task, in L1
+constexpr dim tasks_wanted = 256;
+constexpr dim part_positions = 256;  // at least, so that adding the parts costs little
+constexpr dim partials_most = 8 << 20;
+
+}  // namespace
+
+depthwise_weights::depthwise_weights(
+    const conv::problem &p, const kernel_set &kernels, int threads, std::size_t workspace_limit)
+    : p_(p), kernels_(kernels), threads_(std::max(threads, 1)) {
+    if (p_.x[2].kernel == 1 && p_.x[1].kernel > 1) conv::swap_axes(p_, 1, 2);
+    for (std::size_t a = 0; a < 3; ++a) walk_[a] = walk_forward(p_.x[a]);
+    taps_ = gradient_taps(p_, walk_);
+    if (p.mb == 0 || p.groups == 0 || taps_.kept.empty()) return;
+    pair_ = 2 * kernels.lanes;
+    blocks_ = div_up(p.groups, pair_);
+    const dim size = static_cast<dim>(size_of(p.type));
+    width_ = chain_taps(walk_[2], walk_[2].phases[0], size * p_.src.x[2], pair_);
+    const dim line = static_cast<dim>(width_.k.size()) * pair_;
+    lines_ = make_lines(walk_[0].phases[0], size * p_.src.x[0], walk_[1], walk_[1].phases[0],
+        size * p_.src.x[1], line);
+    for (const line_list::indices &tap : lines_.taps)
+        for (const dim k : width_.k)
+            order_.push_back(
+                tap.k[0] * p_.weights.k[0] + tap.k[1] * p_.weights.k[1] + k * p_.weights.k[2]);
+    block_floats_ = static_cast<dim>(lines_.lines.size()) * line;
+    const dim row_bytes = pair_ * size * (p_.x[2].dst + p_.x[2].src * p_.x[1].stride);
+    rows_ = std::clamp<dim>(unit_bytes / row_bytes, 1, p_.x[1].dst);
+    row_tiles_ = div_up(p_.x[1].dst, rows_);
+    rows_ = div_up(p_.x[1].dst, row_tiles_);
+    row_tiles_ = div_up(p_.x[1].dst, rows_);
+    units_ = p_.mb * p_.x[0].dst * row_tiles_;
+    const dim positions = p_.mb * p_.x[0].dst * p_.x[1].dst * p_.x[2].dst;
+    task_blocks_ = std::clamp<dim>(sums_bytes / (4 * block_floats_), 1, blocks_);
+    block_groups_ = div_up(blocks_, task_blocks_);
+    parts_ = std::min({div_up(tasks_wanted, block_groups_), positions / part_positions, units_,
+        partials_most / (4 * part_floats())});
+    parts_ = std::max<dim>(parts_, 1);
+    while (parts_ > 1 && workspace() > workspace_limit) --parts_;
+    check_workspace("depthwise convolution", workspace(), workspace_limit);
+}
+
+std::size_t depthwise_weights::workspace() const {
+    return static_cast<std::size_t>(4 * parts_ * part_floats());
+}
+
+dim depthwise_weights::channels_of(dim block) const {
+    return std::min(pair_, p_.groups - block * pair_);
+}
+
+depthwise_weights::unit depthwise_weights::make_unit(dim index) const {
+    unit u{};
+    u.row = index % row_tiles_ * rows_;
+    u.rows = std::min(rows_, p_.x[1].dst - u.row);
+    index /= row_tiles_;
+    u.depth = index % p_.x[0].dst;
+    u.n = index / p_.x[0].dst;
+    return u;
+}
+
+void depthwise_weights::execute(
+    const conv::buffers &data, char *workspace, const executor &threads) const {
+    taps_.write_zeros(p_, data);
+    if (parts_ == 0) return;
+    float *sums = static_cast<float *>(static_cast<void *>(workspace));
+    for_each_task(threads.limited(threads_), parts_ * block_groups_,
+        [&](int, dim index) { run_part(data, sums, index); });
+    for_each_task(threads.limited(threads_), blocks_,
+        [&](int, dim block) { write_block(data, sums, block); });
+}
+
+void depthwise_weights::run_part(const conv::buffers &data, float *sums, dim index) const {
+    const dim part = index / block_groups_, first = index % block_groups_ * task_blocks_;
+    const dim last = std::min(first + task_blocks_, blocks_);
+    float *mine = sums + part * part_floats();
+    std::fill(mine + first * block_floats_, mine + last * block_floats_, 0.0F);
+    for (dim i = units_ * part / parts_; i < units_ * (part + 1) / parts_; ++i)
+        for (dim block = first; block < last; ++block)
+            run_unit(data, mine + block * block_floats_, make_unit(i), block);
+}
+
+void depthwise_weights::run_unit(
+    const conv::buffers &data, float *sums, const unit &u, dim block) const {
+    const dim size = static_cast<dim>(size_of(p_.type));
+    depthwise_gradient_args args{};
+    args.type = p_.type;
+    dim first_line, last_line;
+    lines_.at_outer(walk_[0], u.depth, first_line, last_line);
+    args.lines = lines_.lines.data() + first_line;
+    args.line_count = last_line - first_line;
+    args.chain_count = width_.chains;
+    args.sums = sums;
+    args.elements = channels_of(block);
+    args.rows = u.rows;
+    args.first_row = u.row;
+    args.in_row = size * walk_[1].in_step * p_.src.x[1];
+    args.dst_row = size * p_.dst.x[1];
+    args.slot = size * width_.slot * p_.src.x[2];
+    args.dst_position = size * width_.spread * p_.dst.x[2];
+    args.in = static_cast<const char *>(data.src)
+              + size * (u.n * p_.src.n + block * pair_ + u.depth * walk_[0].in_step * p_.src.x[0])
+              + u.row * args.in_row;
+    const char *dst = static_cast<const char *>(data.dst)
+                      + size * (u.n * p_.dst.n + block * pair_ + u.depth * p_.dst.x[0])
+                      + u.row * args.dst_row;
+    for (dim c = 0; c < width_.spread; ++c) {
+        args.chains = width_.of_class(c);
+        args.positions = div_up(width_.count - c, width_.spread);
+        args.dst = dst + size * c * p_.dst.x[2];
+        kernels_.depthwise_gradient(args);
+    }
+}
+
+void depthwise_weights::write_block(const conv::buffers &data, float *sums, dim block) const {
+    float *sum = sums + block * block_floats_;
+    for (dim part = 1; part < parts_; ++part) {
+        const float *other = sum + part * part_floats();
+        for (dim i = 0; i < block_floats_; ++i) sum[i] += other[i];
+    }
+    const dim size = static_cast<dim>(size_of(p_.out_type));
+    const dim channels = channels_of(block);
+    float values[max_pair];
+    for (std::size_t tap = 0; tap < order_.size(); ++tap, sum += pair_) {
+        for (dim i = 0; i < channels; ++i)
+            values[i] = sum[depthwise_slot(p_.type, kernels_.lanes, i)];
+        store_args args{};
+        args.c = values;
+        args.c_cs = 1;
+        args.channels = channels;
+        args.count = 1;
+        args.out =
+            static_cast<char *>(data.weights) + size * (order_[tap] + block * pair_ * p_.weights.g);
+        args.type = p_.out_type;
+        args.cs = p_.weights.g;
+        args.accumulate = p_.accumulate;
+        kernels_.store(args);
+    }
+}
+
+work_list depthwise_weights::work() const {
+    work_list list;
+    list.macs_per_second = nominal_speed(kernels_);
+    if (parts_ == 0) return list;
+    list.parts = parts_;
+    list.parts_bytes = 4 * static_cast<double>(parts_ * part_floats());
+    list.stages.push_back(
+        {"parts", parts_ * block_groups_, threads_, [this](dim index, dim) {
+             const dim part = index / block_groups_, first = index % block_groups_ * task_blocks_;
+             double pairs = 0, rows = 0;
+             for (dim i = units_ * part / parts_; i < units_ * (part + 1) / parts_; ++i) {
+                 const unit u = make_unit(i);
+                 pairs += inside_pairs(walk_[0], walk_[0].phases[0], u.depth, 1)
+                          * inside_pairs(walk_[1], walk_[1].phases[0], u.row, u.rows);
+                 rows += static_cast<double>(u.rows);
+             }
+             pairs *= inside_pairs(walk_[2], walk_[2].phases[0], 0, p_.x[2].dst);
+             const auto blocks = static_cast<double>(std::min(task_blocks_, blocks_ - first));
+             const double channels = static_cast<double>(pair_) * blocks,
+                          size = static_cast<double>(size_of(p_.type));
+             const double src = static_cast<double>(p_.x[0].src * p_.x[1].src * p_.x[2].src)
+                                / static_cast<double>(p_.x[0].dst * p_.x[1].dst);
+             return task_cost{channels * pairs,
+                 channels * size * rows * (src + static_cast<double>(p_.x[2].dst)),
+                 4 * static_cast<double>(block_floats_) * blocks};
+         }});
+    list.stages.push_back({"sum of parts", blocks_, threads_, [this](dim, dim) {
+                               return task_cost{0, 4 * static_cast<double>(parts_ * block_floats_),
+                                   4 * static_cast<double>(block_floats_)};
+                           }});
+    return list;
+}
+
+std::string depthwise_weights::describe() const {
+    if (parts_ == 0) return "nothing to sum";
+    return "in place, vectors along channels, pairs of " + std::to_string(pair_) + ", parts "
+           + std::to_string(parts_) + ", blocks " + std::to_string(block_groups_) + " x "
+           + std::to_string(task_blocks_);
+}
+
+}  // namespace convgrad::cpu

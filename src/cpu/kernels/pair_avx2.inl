@@ -1,0 +1,32 @@
+// struct pair for AVX2: two vectors of neighbouring elements (see pair_avx512.inl). Included after
+// vector_avx2.inl and pair_tails.inl.
+
+struct pair : pair_tails<pair> {
+    static constexpr int most_positions = 4;  // 8 of 16 registers hold results
+    static constexpr int gradient_positions = 2;
+    static constexpr int gradient_lines = 1;
+
+    static __m256i rounded(V::vec v) {
+        const __m256i bits = _mm256_castps_si256(v);
+        const __m256i odd = _mm256_and_si256(_mm256_srli_epi32(bits, 16), _mm256_set1_epi32(1));
+        return _mm256_add_epi32(_mm256_add_epi32(bits, _mm256_set1_epi32(0x7fff)), odd);
+    }
+
+    template <typename E>
+    static void load(const char *p, V::vec &a, V::vec &b) {
+        if constexpr (std::is_same_v<E, bf16_element>) {
+            const __m256i v = _mm256_loadu_si256(reinterpret_cast<const __m256i *>(p));
+            a = _mm256_castsi256_ps(_mm256_slli_epi32(v, 16));
+            b = _mm256_castsi256_ps(
+                _mm256_and_si256(v, _mm256_set1_epi32(static_cast<int>(0xffff0000U))));
+        } else {
+            const auto *from = reinterpret_cast<const typename E::type *>(p);
+            a = V::load_as<E>(from);
+            b = V::load_as<E>(from + V::lanes);
+        }
+    }
+    static void store_split(char *p, V::vec a, V::vec b) {
+        _mm256_storeu_si256(reinterpret_cast<__m256i *>(p),
+            _mm256_blend_epi16(_mm256_srli_epi32(rounded(a), 16), rounded(b), 0xaa));
+    }
+};

@@ -1,0 +1,30 @@
+// struct pair in plain C++: two vectors of neighbouring elements (see pair_avx512.inl). Included
+// after vector_portable.inl and pair_tails.inl.
+
+struct pair : pair_tails<pair> {
+    static constexpr int most_positions = 2;
+    static constexpr int gradient_positions = 2;
+    static constexpr int gradient_lines = 1;
+
+    template <typename E>
+    [[gnu::noinline]] static void load(const char *p, V::vec &a, V::vec &b) {
+        const auto *from = reinterpret_cast<const typename E::type *>(p);
+        if constexpr (std::is_same_v<E, bf16_element>) {
+            a = b = V::zero();
+            for (int i = 0; i < V::lanes; ++i) {
+                a[i] = E::to_float(from[2 * i]);
+                b[i] = E::to_float(from[2 * i + 1]);
+            }
+        } else {
+            a = V::load_as<E>(from);
+            b = V::load_as<E>(from + V::lanes);
+        }
+    }
+    static void store_split(char *p, V::vec a, V::vec b) {
+        auto *to = reinterpret_cast<std::uint16_t *>(p);
+        for (int i = 0; i < V::lanes; ++i) {
+            to[2 * i] = float_to_bf16(a[i]);
+            to[2 * i + 1] = float_to_bf16(b[i]);
+        }
+    }
+};
