@@ -5,7 +5,9 @@
 #include "conv/simplify.hpp"
 #include "cpu/channel_sums.hpp"
 #include "cpu/depthwise.hpp"
+#include "cpu/folded_data.hpp"
 #include "cpu/kernels/kernels.hpp"
+#include "cpu/merged_weights.hpp"
 #include "cpu/narrow_data.hpp"
 #include "cpu/narrow_weights.hpp"
 #include "cpu/tiled_data.hpp"
@@ -59,7 +61,7 @@ const kernel_set *best_fma(isa most) {
     return nullptr;
 }
 
-enum class shape : std::uint8_t { depthwise, narrow, tiled };
+enum class shape : std::uint8_t { depthwise, narrow, folded, merged, tiled };
 
 struct algorithm {
     std::string_view name;
@@ -73,9 +75,16 @@ constexpr algorithm algorithms[] = {
     {"depthwise.fma", shape::depthwise, operand_format::fma, isa::avx512},
     {"depthwise.fma", shape::depthwise, operand_format::fma, isa::avx2},
     {"depthwise.fma", shape::depthwise, operand_format::fma, isa::portable},
+    {"folded.amx", shape::folded, operand_format::amx, isa::amx_bf16},
+    {"merged.amx", shape::merged, operand_format::amx, isa::amx_bf16},
+    {"merged.dot2", shape::merged, operand_format::dot2, isa::avx512_bf16},
     {"narrow.fma", shape::narrow, operand_format::fma, isa::avx512},
     {"narrow.fma", shape::narrow, operand_format::fma, isa::avx2},
     {"narrow.fma", shape::narrow, operand_format::fma, isa::portable},
+    {"folded.dot2", shape::folded, operand_format::dot2, isa::avx512_bf16},
+    {"folded.fma", shape::folded, operand_format::fma, isa::avx512},
+    {"folded.fma", shape::folded, operand_format::fma, isa::avx2},
+    {"folded.fma", shape::folded, operand_format::fma, isa::portable},
     {"tiled.amx", shape::tiled, operand_format::amx, isa::amx_bf16},
     {"tiled.dot2", shape::tiled, operand_format::dot2, isa::avx512_bf16},
     {"tiled.fma", shape::tiled, operand_format::fma, isa::avx512},
@@ -103,6 +112,34 @@ dim shortest_sum(const problem &p) {
 /// shows: up to 1.5 half units instead of 1. From eight terms on f32's own rounding is larger.
 constexpr dim shortest_split_sum = 8;
 
+/// Multiply-adds of a core per cycle with the matrix engine, what it wastes on missing channels and on
+/// products of parts deducted. Vectors do 32 (bf16: 64), or about half of that along positions.
+double matrix_speed(const problem &p, const kernel_set &kernels) {
+    const auto share = [](dim channels, dim tile) {
+        const dim whole = (channels + tile - 1) / tile * tile;
+        return whole == 0 ? 1 : static_cast<double>(channels) / static_cast<double>(whole);
+    };
+    const double products = kernels.parts == 1 ? 1 : kernels.parts == 2 ? 4 : 6;
+    const double used = p.what == pass::forward ? share(p.ic, 32) * share(p.oc, 16)
+        : p.what == pass::backward_data         ? share(p.oc, 32) * share(p.ic, 16)
+                                                : share(p.oc, 16) * share(p.ic, 16);
+    return 512 * used / products;
+}
+
+/// Whether few channels leave so much of a tile empty that vectors are faster, or (vectors along
+/// positions) the other way round.
+std::string refuse_by_speed(const algorithm &a, const problem &p, const plan_limits &limits) {
+    if (limits.max_isa < isa::amx_bf16 || (a.form != shape::tiled && a.form != shape::narrow)) return {};
+    const kernel_set *amx = cpu::find_kernels(isa::amx_bf16, operand_format::amx, p.type, p.math);
+    if (amx == nullptr) return {};
+    const double speed = matrix_speed(p, *amx);
+    if (a.form == shape::tiled && a.format == operand_format::amx
+        && speed < (p.type == data_type::bf16 ? 70 : 35))
+        return "few channels leave most of a tile empty";
+    if (a.form == shape::narrow && speed > 24) return "the matrix engine takes as few channels as these";
+    return {};
+}
+
 /// Why `a` cannot run `p`; empty if it can.
 std::string refuse(const algorithm &a, const problem &p, const plan_limits &limits) {
     const bool asked = !limits.only_algorithm.empty();
@@ -117,6 +154,9 @@ std::string refuse(const algorithm &a, const problem &p, const plan_limits &limi
         && p.math == math_mode::accurate && !asked && shortest_sum(p) < shortest_split_sum)
         return "sums of " + std::to_string(shortest_sum(p))
             + " products are more exact without splitting";
+    if (a.form == shape::folded) return cpu::refuse_folded(simplify(p), *kernels, asked);
+    if (a.form == shape::merged) return cpu::refuse_merged(p, *kernels, asked);
+    if (std::string reason = refuse_by_speed(a, p, limits); !asked && !reason.empty()) return reason;
     if (a.form == shape::narrow && !asked && 2 * vector_channels(p) > kernels->lanes)
         return std::to_string(vector_channels(p)) + " channels per group fill more than half of the "
             + std::to_string(kernels->lanes) + " lanes of a vector";
@@ -131,6 +171,10 @@ std::unique_ptr<const plan> build(const algorithm &a, const problem &p, const pl
         return std::make_unique<driver_plan<cpu::depthwise_weights>>(a.name, p, limits, kernels);
     if (a.form == shape::depthwise)
         return std::make_unique<driver_plan<cpu::depthwise_data>>(a.name, p, limits, kernels);
+    if (a.form == shape::folded)
+        return std::make_unique<driver_plan<cpu::folded_data>>(a.name, p, limits, kernels, exact);
+    if (a.form == shape::merged)
+        return std::make_unique<driver_plan<cpu::merged_weights>>(a.name, p, limits, kernels, exact);
     if (a.form == shape::narrow && weights)
         return std::make_unique<driver_plan<cpu::narrow_weights>>(a.name, p, limits, kernels);
     if (a.form == shape::narrow)

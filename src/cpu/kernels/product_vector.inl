@@ -10,10 +10,20 @@
 
 template <int M, int N>
 void product_block(const product_args &p) {
+    // In registers from the start: loops that are not unrolled would build the block on the stack.
     typename V::acc acc[M][N];
+    float *const c = p.c;
+    const dim ldc = p.ldc;
+#pragma GCC unroll 32
     for (int m = 0; m < M; ++m)
-        for (int n = 0; n < N; ++n)
-            acc[m][n] = p.accumulate ? V::load_acc(p.c + m * p.ldc + n * V::lanes) : V::zero();
+#pragma GCC unroll 8
+        for (int n = 0; n < N; ++n) acc[m][n] = V::zero();
+    if (p.accumulate) {
+#pragma GCC unroll 32
+        for (int m = 0; m < M; ++m)
+#pragma GCC unroll 8
+            for (int n = 0; n < N; ++n) acc[m][n] = V::load_acc(c + m * ldc + n * V::lanes);
+    }
     // Row m is at a + m·a_m. One pointer serves three rows ([p], [p + a_m], [p + 2·a_m]), so that
     // all of them fit the integer registers.
     constexpr int groups = (M + 2) / 3;
@@ -43,8 +53,10 @@ void product_block(const product_args &p) {
             b += b_step;
         }
     }
+#pragma GCC unroll 32
     for (int m = 0; m < M; ++m)
-        for (int n = 0; n < N; ++n) V::store_acc(p.c + m * p.ldc + n * V::lanes, acc[m][n]);
+#pragma GCC unroll 8
+        for (int n = 0; n < N; ++n) V::store_acc(c + m * ldc + n * V::lanes, acc[m][n]);
 }
 
 using block_function = void (*)(const product_args &);

@@ -1,0 +1,435 @@
+// Execution of folded_data; the choice of blocks is in folded_data_plan.cpp.
+//
+// For each task (a block of groups × a tile of positions of one image):
+//   the rows of input that the tile needs are copied, channels side by side, padding as zeros (for
+//   the matrix engine: each position with all that it reads along the row)           pack_patch
+//   for each row of positions:
+//     C[position][channel] = Σ_taps-of-depth-and-height Σ_k row · weights            multiply_row
+//     C leaves with bias, add, ReLU and one rounding                                 store
+#include "cpu/folded_data.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+#include "cpu/element.hpp"
+#include "cpu/tasks.hpp"
+#include "cpu/tiled.hpp"
+
+namespace convgrad::cpu {
+namespace {
+
+template <typename T>
+void copy_elements(const char *in, dim in_step, char *out, dim out_step, dim count) {
+    for (dim i = 0; i < count; ++i) {
+        T value;
+        std::memcpy(&value, in + i * in_step, sizeof(T));
+        std::memcpy(out + i * out_step, &value, sizeof(T));
+    }
+}
+
+/// `count` elements of `size` bytes; steps in bytes.
+void copy_elements(dim size, const char *in, dim in_step, char *out, dim out_step, dim count) {
+    if (size == 4)
+        copy_elements<std::uint32_t>(in, in_step, out, out_step, count);
+    else
+        copy_elements<std::uint16_t>(in, in_step, out, out_step, count);
+}
+
+void clear(char *out, dim bytes) {
+    if (bytes > 0) std::memset(out, 0, static_cast<std::size_t>(bytes));
+}
+
+}  // namespace
+
+struct folded_data::task {
+    const conv::buffers *data;
+    dim n, images, first_group, groups;
+    dim t0[3], length[3];
+    bool padded;
+};
+
+struct folded_data::scratch {
+    char *weights;
+    char *patch;  // gathered weights, before they are packed
+    char *row;    // a row of the input with padding, as stored
+    float *c;
+    float *bias;
+    dim *runs;  // two lists
+    char *exact;
+    dim held = -1;  // first group whose weights and bias are here
+    value_range weights_range;
+};
+
+folded_data::scratch folded_data::make_scratch(char *memory) const {
+    const auto floats = [](char *p) { return static_cast<float *>(static_cast<void *>(p)); };
+    dim most_runs = 0;
+    for (const phase &f : phases_) most_runs = std::max(most_runs, f.runs);
+    const dim raw = ((tile_[2] - 1) * walk_[2].in_step + span_) * in_block();
+    scratch s{};
+    s.weights = memory;
+    s.patch = s.weights + round_up_to(panels_ * packed_bytes(), 64);
+    s.row = s.patch + patch_bytes();
+    char *c = s.row + round_up_to(raw * static_cast<dim>(size_of(p_.type)) + 64, 64);
+    s.c = floats(c);
+    char *bias = c + 4 * c_floats();
+    s.bias = floats(bias);
+    char *runs = bias + round_up_to(4 * panels_ * panel_width(), 64);
+    s.runs = static_cast<dim *>(static_cast<void *>(runs));
+    s.exact = runs + round_up_to(16 * most_runs, 64);
+    return s;
+}
+
+std::size_t folded_data::workspace() const {
+    return tasks_ == 0 ? 0 : scratch_bytes() * static_cast<std::size_t>(workers_);
+}
+
+void folded_data::execute(
+    const conv::buffers &data, char *workspace, const executor &threads) const {
+    fill_unreached(p_, roles_, walk_, kernels_, tasks_ == 0, data, threads);
+    if (tasks_ == 0) return;
+    std::vector<scratch> workers;
+    for (int w = 0; w < workers_; ++w)
+        workers.push_back(make_scratch(workspace + static_cast<std::size_t>(w) * scratch_bytes()));
+    for_each_task(threads.limited(workers_), tasks_, [&](int worker, dim index) {
+        task t = make_task(data, index);
+        const kernel_session session(kernels_);
+        for (dim i = 0; i < t.images; ++i, ++t.n)
+            run_task(workers[static_cast<std::size_t>(worker)], t);
+    });
+}
+
+folded_data::task folded_data::make_task(const conv::buffers &data, dim index) const {
+    task t{};
+    t.data = &data;
+    for (int a = 2; a >= 0; --a) {
+        t.t0[a] = index % tiles_[a] * tile_[a];
+        index /= tiles_[a];
+        t.length[a] = std::min(tile_[a], walk_[a].longest - t.t0[a]);
+        t.padded = t.padded || touches_padding(walk_[a], t.t0[a], t.length[a]);
+    }
+    const dim image_groups = div_up(p_.mb, images_per_task_);
+    t.first_group = index / image_groups * groups_;
+    t.groups = std::min(groups_, p_.groups - t.first_group);
+    t.n = index % image_groups * images_per_task_;
+    t.images = std::min(images_per_task_, p_.mb - t.n);
+    return t;
+}
+
+work_list folded_data::work() const {
+    work_list list;
+    list.macs_per_second = nominal_speed(kernels_);
+    list.stages.push_back(unreached_stage(p_, roles_, walk_, tasks_ == 0, workers_));
+    list.stages.push_back(
+        {"tiles", tasks_, workers_, [this](dim index, dim before) {
+             const conv::buffers none;
+             const task t = make_task(none, index);
+             task_cost cost = cost_of(t);
+             if (before < 0 || make_task(none, before).first_group != t.first_group)
+                 cost.read += static_cast<double>(panels_ * packed_bytes());
+             return cost;
+         }});
+    return list;
+}
+
+task_cost folded_data::cost_of(const task &t) const {
+    const auto real = [](dim v) { return static_cast<double>(v); };
+    const double size = real(static_cast<dim>(size_of(p_.type)));
+    double macs = 0, outputs = 0, inputs = 0;
+    for (const phase &f : phases_) {
+        dim length[3];
+        if (!phase_length(f, t, length)) continue;
+        const double rows = inside_pairs(walk_[0], *f.axis[0], t.t0[0], length[0])
+                            * inside_pairs(walk_[1], *f.axis[1], t.t0[1], length[1]);
+        macs += rows * real(length[2] * f.units * kernels_.k_per_unit * panels_ * panel_width());
+        outputs += real(length[0] * length[1] * length[2]);
+    }
+    for (int a = 0; a < 3; ++a) {
+        const dim reach = (t.length[a] - 1) * walk_[a].in_step
+                          + (a == 2 ? span_ : patch_[a].length - (tile_[a] - 1) * walk_[a].in_step);
+        const double part = real(std::min(reach, walk_[a].in_length));
+        inputs = a == 0 ? part : inputs * part;
+    }
+    const auto each = real(t.images);
+    return {each * macs, each * size * inputs * real(t.groups * roles_.in_c),
+        each * size * outputs * real(t.groups * roles_.out_c)};
+}
+
+bool folded_data::phase_length(const phase &f, const task &t, dim (&length)[3]) const {
+    for (int a = 0; a < 3; ++a) length[a] = std::min(t.length[a], f.axis[a]->count - t.t0[a]);
+    return length[0] > 0 && length[1] > 0 && length[2] > 0;
+}
+
+void folded_data::run_task(scratch &s, const task &t) const {
+    if (s.held != t.first_group) {
+        s.held = t.first_group;
+        const dim first = t.first_group * roles_.out_c;
+        for (dim c = 0; p_.bias && c < t.groups * roles_.out_c; ++c)
+            s.bias[c] = load_float(t.data->bias, p_.type, (first + c) * p_.bias_stride);
+        pack_weights(s, t);
+    }
+    const value_range range = pack_patch(s, t);
+    if (exact_ && !kernels_.limits.allow(range, s.weights_range)) {
+        scratch other = exact_->make_scratch(s.exact);
+        exact_->run_task(other, t);
+        return;
+    }
+    // A padded tap and another group's weights must contribute nothing, but 0 · ∞ is NaN.
+    if ((s.weights_range.nonfinite && t.padded) || (groups_ > 1 && range.nonfinite))
+        multiply_careful(s, t);
+    else
+        multiply(s, t);
+}
+
+/// The weights of one phase in the order [run][k][column], zeros between groups.
+void folded_data::gather_weights(const scratch &s, const task &t, const phase &f) const {
+    const dim size = static_cast<dim>(size_of(p_.type));
+    const dim columns = t.groups * roles_.out_c, taps = static_cast<dim>(f.axis[2]->taps.size());
+    if (t.groups > 1) clear(s.patch, size * f.runs * f.k * columns);
+    const bool ascending = f.axis[2]->taps.front().off == f.low;
+    char *out = s.patch;
+    for (const axis_tap &kd : f.axis[0]->taps)
+        for (const axis_tap &kh : f.axis[1]->taps)
+            for (dim j = 0; j < taps; ++j) {
+                const auto at = static_cast<std::size_t>(ascending ? j : taps - 1 - j);
+                const dim tap = kd.k * p_.weights.k[0] + kh.k * p_.weights.k[1]
+                                + f.axis[2]->taps[at].k * p_.weights.k[2];
+                for (dim c = 0; c < t.groups * roles_.in_c; ++c, out += size * columns) {
+                    const dim group = c / roles_.in_c, i = c % roles_.in_c;
+                    const char *in = static_cast<const char *>(t.data->weights)
+                                     + size
+                                           * ((t.first_group + group) * p_.weights.g + tap
+                                               + i * roles_.weights_in);
+                    copy_elements(size, in, size * roles_.weights_out,
+                        out + size * group * roles_.out_c, size, roles_.out_c);
+                }
+            }
+}
+
+void folded_data::pack_weights(scratch &s, const task &t) const {
+    const dim size = static_cast<dim>(size_of(p_.type));
+    const dim columns = t.groups * roles_.out_c;
+    const dim k_pitch = panel_width() * kernels_.column_bytes;
+    std::vector<dim> run_in;
+    s.weights_range = {};
+    for (const phase &f : phases_) {
+        gather_weights(s, t, f);
+        const dim k = f.k / groups_ * t.groups;
+        run_in.clear();
+        for (dim run = 0; run < f.runs; ++run) run_in.push_back(run * k * columns);
+        for (dim panel = 0; panel * panel_width() < columns; ++panel) {
+            const dim column = panel * panel_width();
+            const pack_args args{s.patch + size * column, p_.type, columns, 1, k,
+                std::min(panel_width(), columns - column), 0, 0,
+                s.weights + panel * packed_bytes() + f.packed};
+            s.weights_range.merge(kernels_.pack_weights(args, run_in.data(), f.runs,
+                static_cast<int>(panel_vectors(panel, columns)), f.units * k_pitch, k_pitch));
+        }
+    }
+}
+
+value_range folded_data::pack_patch(const scratch &s, const task &t) const {
+    const dim size = static_cast<dim>(size_of(p_.type));
+    const char *in = static_cast<const char *>(roles_.input(*t.data))
+                     + size * (t.n * roles_.in.n + t.first_group * roles_.in_c * roles_.in.c);
+    value_range range;
+    for (const auto &sd : patch_[0].segments)
+        for (dim d = 0; d < sd.count - (tile_[0] - t.length[0]); ++d)
+            for (const auto &sh : patch_[1].segments)
+                for (dim h = 0; h < sh.count - (tile_[1] - t.length[1]); ++h) {
+                    const dim x[2] = {(t.t0[0] + d) * walk_[0].in_step + sd.in,
+                        (t.t0[1] + h) * walk_[1].in_step + sh.in};
+                    // Rows outside are never read: their taps are left out.
+                    if (x[0] < 0 || x[0] >= walk_[0].in_length || x[1] < 0
+                        || x[1] >= walk_[1].in_length)
+                        continue;
+                    range.merge(
+                        pack_row(s, t, in + size * (x[0] * roles_.in.x[0] + x[1] * roles_.in.x[1]),
+                            (sd.at + d) * patch_[1].length + sh.at + h));
+                }
+    return range;
+}
+
+/// Positions [lo, hi) of the row from `in` on, channels side by side.
+void folded_data::gather_row(const char *in, const task &t, dim lo, dim hi, char *out) const {
+    const dim size = static_cast<dim>(size_of(p_.type)), channels = t.groups * roles_.in_c;
+    const dim cs = size * roles_.in.c, xs = size * roles_.in.x[2];
+    if (cs == size && (xs == size * channels || hi - lo == 1)) {
+        if (hi > lo)
+            std::memcpy(out, in + lo * xs, static_cast<std::size_t>(size * channels * (hi - lo)));
+    } else if (cs == size && channels > 4) {
+        for (dim x = lo; x < hi; ++x)
+            std::memcpy(out + (x - lo) * size * channels, in + x * xs,
+                static_cast<std::size_t>(size * channels));
+    } else {
+        for (dim c = 0; c < channels; ++c)
+            copy_elements(
+                size, in + c * cs + lo * xs, xs, out + size * c, size * channels, hi - lo);
+    }
+}
+
+value_range folded_data::pack_row(const scratch &s, const task &t, const char *in, dim row) const {
+    const dim size = static_cast<dim>(size_of(p_.type)), channels = t.groups * roles_.in_c;
+    const dim first = t.t0[2] * walk_[2].in_step + low_;
+    const dim count = (t.length[2] - 1) * walk_[2].in_step + span_;
+    dim lo, hi;
+    clip(first, 1, count, walk_[2].in_length, lo, hi);
+    char *out = s.patch + row * row_bytes_;
+    in += size * first * roles_.in.x[2];
+    value_range range;
+    if (!amx()) {
+        const bool as_stored = roles_.in.c == 1 && roles_.in.x[2] == channels;
+        if (!as_stored) gather_row(in, t, lo, hi, s.row);
+        clear(out, lo * channels * element_);
+        if (hi > lo)
+            range = kernels_.pack_pixels(
+                {as_stored ? in + size * lo * channels : s.row, p_.type, 1, 0, (hi - lo) * channels,
+                    1, 0, 1, out + lo * channels * element_},
+                64);
+        clear(out + hi * channels * element_, (count - hi) * channels * element_ + 2);
+        return range;
+    }
+    clear(s.row, size * lo * channels);
+    gather_row(in, t, lo, hi, s.row + size * lo * channels);
+    clear(s.row + size * hi * channels, size * (count - hi) * channels);
+    const dim part_pitch = round_up_to(tile_[2], 32) * 64;
+    for (const phase &f : phases_) {
+        if (f.at[0] != 0 || f.at[1] != 0) break;
+        const dim length = std::min(t.length[2], f.axis[2]->count - t.t0[2]);
+        if (length <= 0) continue;
+        range.merge(kernels_.pack_channels(
+            {s.row + size * (f.low - low_) * channels, p_.type, 1, walk_[2].in_step * channels,
+                f.k / groups_ * t.groups, length, 0, length, out + f.patch},
+            kernels_.parts * part_pitch, part_pitch));
+    }
+    return range;
+}
+
+/// The taps along depth and height that lie inside the input for row y of the tile, as offsets in
+/// the patch and in the packed weights.
+dim folded_data::list_runs(
+    const scratch &s, const phase &f, const task &t, const dim (&y)[2]) const {
+    const dim b_run = f.units * panel_width() * kernels_.column_bytes;
+    dim runs = 0, all = 0;
+    for (std::size_t d = 0; d < f.axis[0]->taps.size(); ++d)
+        for (std::size_t h = 0; h < f.axis[1]->taps.size(); ++h, ++all) {
+            const dim x[2] = {(t.t0[0] + y[0]) * walk_[0].in_step + f.axis[0]->taps[d].off,
+                (t.t0[1] + y[1]) * walk_[1].in_step + f.axis[1]->taps[h].off};
+            if (x[0] < 0 || x[0] >= walk_[0].in_length || x[1] < 0 || x[1] >= walk_[1].in_length)
+                continue;
+            s.runs[runs] = row_bytes_
+                           * ((patch_[0].start[f.at[0]][d] + y[0]) * patch_[1].length
+                               + patch_[1].start[f.at[1]][h] + y[1]);
+            s.runs[f.runs + runs++] = all * b_run;
+        }
+    return runs;
+}
+
+void folded_data::multiply(const scratch &s, const task &t) const {
+    for (const phase &f : phases_) {
+        dim length[3], y[2];
+        if (!phase_length(f, t, length)) continue;
+        for (y[0] = 0; y[0] < length[0]; ++y[0])
+            for (y[1] = 0; y[1] < length[1]; ++y[1])
+                multiply_row(s, t, f, list_runs(s, f, t, y), y, length[2]);
+    }
+}
+
+void folded_data::multiply_row(
+    const scratch &s, const task &t, const phase &f, dim runs, const dim (&y)[2], dim count) const {
+    const dim columns = t.groups * roles_.out_c, channels = t.groups * roles_.in_c;
+    const dim part_pitch = round_up_to(tile_[2], 32) * 64;
+    product_args args{};
+    args.runs = runs;
+    args.a_run = s.runs;
+    args.b_run = s.runs + f.runs;
+    args.k = div_up(f.k / groups_ * t.groups, kernels_.k_per_unit);
+    args.a_m = amx() ? 64 : walk_[2].in_step * channels * element_;
+    args.a_step = amx() ? kernels_.parts * part_pitch : 4;
+    args.a_part = part_pitch;
+    args.a_tile = 1024;
+    args.b_step = panel_width() * kernels_.column_bytes;
+    args.b_part = args.b_step / kernels_.parts;
+    args.b_tile = 1024;
+    const char *in = s.patch + (amx() ? f.patch : (f.low - low_) * channels * element_);
+    for (dim x = 0; x < count; x += piece_) {
+        const dim width = std::min(piece_, count - x), at[3] = {y[0], y[1], x};
+        args.a = in + x * args.a_m;
+        for (dim panel = 0; panel * panel_width() < columns; ++panel) {
+            const bool to_output = stores_itself(t, panel);
+            args.b = s.weights + panel * packed_bytes() + f.packed;
+            args.c = s.c + panel * round_up_to(piece_, 32) * panel_width();
+            if (to_output)
+                args.c = static_cast<float *>(roles_.output(*t.data))
+                         + out_position(roles_.out, f, t, panel * panel_width(), at);
+            args.ldc = to_output ? roles_.out.x[2] * walk_[2].out_step : panel_width();
+            args.accumulate = to_output && p_.accumulate;
+            multiply_run(kernels_, args, width, static_cast<int>(panel_vectors(panel, columns)));
+        }
+        store(s, t, f, at, width, false);
+    }
+}
+
+void folded_data::multiply_careful(const scratch &s, const task &t) const {
+    const dim columns = t.groups * roles_.out_c;
+    for (const phase &f : phases_) {
+        dim length[3], y[3];
+        if (!phase_length(f, t, length)) continue;
+        const conv_phase whole{{f.axis[0], f.axis[1], f.axis[2]}, 0, 0};
+        for (y[0] = 0; y[0] < length[0]; ++y[0])
+            for (y[1] = 0; y[1] < length[1]; ++y[1])
+                for (y[2] = 0; y[2] < length[2]; ++y[2]) {
+                    const dim at[3] = {t.t0[0] + y[0], t.t0[1] + y[1], t.t0[2] + y[2]};
+                    for (dim o = 0; o < columns; ++o)
+                        s.c[o / panel_width() * round_up_to(piece_, 32) * panel_width()
+                            + o % panel_width()] = careful_sum(p_, roles_, walk_, whole, *t.data,
+                            t.n, t.first_group + o / roles_.out_c, o % roles_.out_c, at);
+                    store(s, t, f, y, 1, true);
+                }
+    }
+}
+
+bool folded_data::stores_itself(const task &t, dim panel) const {
+    const dim columns = t.groups * roles_.out_c;
+    return write_output_
+           && panel_vectors(panel, columns) * kernels_.lanes <= columns - panel * panel_width();
+}
+
+/// Elements from a tensor's start to channel `column` of position y of a phase in a tile.
+dim folded_data::out_position(const conv::data_strides &strides, const phase &f, const task &t,
+    dim column, const dim (&y)[3]) const {
+    dim at = t.n * strides.n + (t.first_group * roles_.out_c + column) * strides.c;
+    for (std::size_t a = 0; a < 3; ++a)
+        at += (f.axis[a]->first + (t.t0[a] + y[a]) * walk_[a].out_step) * strides.x[a];
+    return at;
+}
+
+void folded_data::store(const scratch &s, const task &t, const phase &f, const dim (&y)[3],
+    dim count, bool all_panels) const {
+    const dim size = static_cast<dim>(size_of(p_.type)), columns = t.groups * roles_.out_c;
+    store_args args{};
+    args.type = p_.type;
+    args.c_cs = 1;
+    args.c_xs = panel_width();
+    args.cs = roles_.out.c;
+    args.xs = roles_.out.x[2] * walk_[2].out_step;
+    args.add_cs = p_.add_strides.c;
+    args.add_xs = p_.add_strides.x[2] * walk_[2].out_step;
+    args.accumulate = p_.accumulate;
+    args.relu = p_.relu;
+    args.count = count;
+    for (dim panel = 0; panel * panel_width() < columns; ++panel) {
+        if (!all_panels && stores_itself(t, panel)) continue;
+        const dim column = panel * panel_width();
+        args.c = s.c + panel * round_up_to(piece_, 32) * panel_width();
+        args.channels = std::min(panel_width(), columns - column);
+        args.bias = p_.bias ? s.bias + column : nullptr;
+        args.out = static_cast<char *>(roles_.output(*t.data))
+                   + size * out_position(roles_.out, f, t, column, y);
+        if (p_.add)
+            args.add = static_cast<const char *>(t.data->add)
+                       + size * out_position(p_.add_strides, f, t, column, y);
+        kernels_.store(args);
+    }
+}
+
+}  // namespace convgrad::cpu

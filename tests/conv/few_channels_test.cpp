@@ -1,0 +1,157 @@
+// The drivers for few channels, by name, on what their rows and blocks find hard: tails, pads
+// beyond the kernel, one pixel, an empty batch, gaps, infinities. Also where plans would not choose
+// them.
+#include <algorithm>
+#include <limits>
+
+#include <gtest/gtest.h>
+
+#include "support/workbench.hpp"
+
+namespace convgrad::test {
+namespace {
+
+using conv::pass;
+using conv::problem;
+
+struct named {
+    std::string_view algorithm;
+    isa set;
+};
+
+/// Each algorithm with the instruction sets that have it, as far as this machine can run them.
+/// Emulation is slow: the matrix engine takes part in one of three cases.
+std::vector<named> algorithms_of(pass what, data_type type, std::uint64_t number) {
+    std::vector<named> all;
+    if (what == pass::backward_weights) {
+        all = {{"merged.amx", isa::amx_bf16}};
+        if (type == data_type::bf16) all.push_back({"merged.dot2", isa::avx512_bf16});
+    } else {
+        all = {{"folded.amx", isa::amx_bf16}, {"folded.fma", isa::avx512},
+            {"folded.fma", isa::avx2}, {"folded.fma", isa::portable}};
+        if (type == data_type::bf16) all.push_back({"folded.dot2", isa::avx512_bf16});
+    }
+    std::erase_if(all, [&](const named &a) {
+        return (a.set == isa::amx_bf16 && number % 3 != 0)
+               || std::ranges::find(usable_isas(), a.set) == usable_isas().end();
+    });
+    return all;
+}
+
+problem make(pass what, data_type type, dim mb, dim groups, dim ic, dim oc) {
+    problem p;
+    p.what = what;
+    p.type = p.out_type = type;
+    p.mb = mb;
+    p.groups = groups;
+    p.ic = ic;
+    p.oc = oc;
+    return p;
+}
+
+/// Sizes that do not divide anything, per pass and type.
+std::vector<problem> problems(pass what, data_type type) {
+    std::vector<problem> all;
+    const auto add = [&](problem p, conv::axis d, conv::axis h, conv::axis w) {
+        p.x = {d, h, w};
+        all.push_back(p);
+    };
+    const conv::axis one;
+    const auto few = [&](dim mb, dim ic, dim oc) { return make(what, type, mb, 1, ic, oc); };
+    const auto groups = [&](dim mb, dim g, dim ic, dim oc) {
+        return make(what, type, mb, g, ic, oc);
+    };
+    const bool weights = what == pass::backward_weights;
+    if (!weights) {
+        add(few(2, 3, 19), one, make_axis(13, 7, 2, 1, 3, 3), make_axis(23, 7, 2, 1, 3, 3));
+        add(few(1, 4, 33), one, make_axis(9, 4, 4, 1, 0, 0), make_axis(37, 4, 4, 1, 2, 1));
+        add(few(1, 1, 70), one, make_axis(25, 11, 4, 1, 2, 2), make_axis(15, 11, 4, 1, 5, 5));
+        add(few(1, 5, 3), make_axis(3, 2, 1, 2, 1, 1), make_axis(4, 3, 1, 2, 2, 2),
+            make_axis(40, 3, 1, 1, 1, 1));
+        add(few(1, 17, 35), one, one, make_axis(50, 2, 3, 1, 9, 8));  // pads beyond the kernel
+        add(few(2, 3, 5), one, make_axis(1, 3, 2, 1, 2, 2),
+            make_axis(1, 7, 3, 1, 6, 6));  // one pixel
+    }
+    add(groups(0, 4, 4, 4), one, one, make_axis(6, 3, 1, 1, 1, 1));  // empty batch
+    add(groups(2, 8, 4, 4), one, make_axis(6, 3, 1, 1, 1, 1), make_axis(9, 3, 1, 1, 1, 1));
+    add(groups(1, 6, 5, 3), one, make_axis(5, 2, 2, 1, 1, 0), make_axis(19, 3, 2, 1, 1, 1));
+    add(groups(1, 6, 2, 8), one, one, make_axis(33, 1, 1, 1, 0, 0));  // shuffled-style 1×1
+    add(groups(2, 4, 7, 7), one, make_axis(7, 3, 1, 3, 3, 3), make_axis(7, 3, 1, 1, 1, 1));
+    return all;
+}
+
+constexpr pass passes[] = {pass::forward, pass::backward_data, pass::backward_weights};
+constexpr data_type types[] = {data_type::f32, data_type::bf16, data_type::f16};
+
+template <typename Body>
+void for_each_case(Body &&body) {
+    std::uint64_t seed = 1;
+    for (const pass what : passes)
+        for (const data_type type : types)
+            for (const problem &base : problems(what, type))
+                for (const data_layout layout :
+                    {data_layout::nxc, data_layout::ncx, data_layout::nxc_gaps, data_layout::cxn}) {
+                    problem p = base;
+                    rng random(++seed);
+                    set_layouts(p, layout,
+                        all_weights_layouts[random.next() % std::size(all_weights_layouts)],
+                        layout);
+                    set_random_extras(random, p);
+                    body(p, seed);
+                    if (testing::Test::HasFatalFailure()) return;
+                }
+}
+
+TEST(few_channels, exact_on_integers) {
+    workbench bench;
+    for_each_case([&](const problem &p, std::uint64_t seed) {
+        bench.load(p, fill::integers, seed);
+        bench.run_reference();
+        for (const named &a : algorithms_of(p.what, p.type, seed))
+            for (const int threads : {1, 3}) {
+                bench.run({.max_isa = a.set, .threads = threads, .algorithm = a.algorithm});
+                ASSERT_EQ(bench.compare_exact(), "")
+                    << a.algorithm << " " << to_string(a.set) << " threads " << threads;
+            }
+    });
+}
+
+TEST(few_channels, infinities_and_nan) {
+    workbench bench;
+    constexpr double infinity = std::numeric_limits<double>::infinity();
+    for_each_case([&](const problem &p, std::uint64_t seed) {
+        bench.load(p, fill::reals, seed);
+        rng random(seed);
+        for (const role r : {role::src, role::weights, role::dst}) {
+            if (r == output_of(p) || random.chance(0.4)) continue;
+            std::vector<dim> offsets;
+            for_each_element(
+                extents_of(p, r), [&](const auto &, dim offset) { offsets.push_back(offset); });
+            if (!offsets.empty())
+                bench.write(r, offsets[random.next() % offsets.size()],
+                    random.pick({infinity, -infinity, std::numeric_limits<double>::quiet_NaN()}));
+        }
+        bench.run_reference();
+        for (const named &a : algorithms_of(p.what, p.type, seed)) {
+            bench.run({.max_isa = a.set, .algorithm = a.algorithm});
+            ASSERT_EQ(bench.compare_bounded(), "") << a.algorithm << " " << to_string(a.set);
+        }
+    });
+}
+
+// Same bits for any number of threads, on numbers that round.
+TEST(few_channels, same_bits_for_any_number_of_threads) {
+    workbench bench;
+    for_each_case([&](const problem &p, std::uint64_t seed) {
+        bench.load(p, fill::reals, seed);
+        for (const named &a : algorithms_of(p.what, p.type, seed)) {
+            bench.run({.max_isa = a.set, .threads = 1, .algorithm = a.algorithm});
+            const auto alone = bench.output_bytes();
+            bench.run({.max_isa = a.set, .threads = 5, .algorithm = a.algorithm});
+            ASSERT_EQ(bench.output_bytes(), alone) << a.algorithm << " " << to_string(a.set);
+        }
+    });
+}
+
+}  // namespace
+}  // namespace convgrad::test
