@@ -42,12 +42,28 @@ public:
         bias_.add_work(work, threads);
         return cpu::cut_work(work, threads);
     }
-    void execute(const buffers &data, void *workspace, const cpu::executor &threads) const override {
+    void execute(
+        const buffers &data, void *workspace, const cpu::executor &threads) const override {
         driver_.execute(data, static_cast<char *>(workspace), threads);
         bias_.execute(data, static_cast<char *>(workspace), threads);
     }
 
+    [[nodiscard]] std::size_t walk_workspace() const override {
+        if constexpr (requires { driver_.walks_batch(); })
+            if (driver_.walks_batch()) return driver_bytes() + bias_.workspace() + 64;
+        return 0;
+    }
+    void start_walks(const buffers &data, void *workspace, const cpu::executor &threads,
+        std::vector<cpu::batch_walk> &walks) const override {
+        if constexpr (requires { driver_.walks_batch(); }) {
+            char *memory = static_cast<char *>(workspace);
+            walks.push_back(driver_.walk(data, memory, threads));
+            walks.push_back(bias_.walk(data, memory + driver_bytes(), threads.threads()));
+        }
+    }
+
 private:
+    [[nodiscard]] std::size_t driver_bytes() const { return (driver_.workspace() + 63) / 64 * 64; }
     std::string_view name_;
     isa set_;
     cpu::channel_sums bias_;
@@ -102,9 +118,9 @@ dim vector_channels(const problem &p) {
 dim shortest_sum(const problem &p) {
     dim terms = p.what == pass::forward ? p.ic : p.what == pass::backward_data ? p.oc : p.mb;
     for (const axis &x : p.x)
-        terms *= p.what == pass::forward ? x.kernel
-            : p.what == pass::backward_data ? std::max<dim>(1, x.kernel / x.stride)
-                                            : x.dst;
+        terms *= p.what == pass::forward         ? x.kernel
+                 : p.what == pass::backward_data ? std::max<dim>(1, x.kernel / x.stride)
+                                                 : x.dst;
     return terms;
 }
 
@@ -146,20 +162,21 @@ std::string refuse(const algorithm &a, const problem &p, const plan_limits &limi
     if (asked && limits.only_algorithm != a.name) return "not asked for";
     if (a.set > limits.max_isa)
         return "needs " + std::string(to_string(a.set)) + ", but at most "
-            + std::string(to_string(limits.max_isa)) + " may be used";
+               + std::string(to_string(limits.max_isa)) + " may be used";
     const kernel_set *kernels = cpu::find_kernels(a.set, a.format, p.type, p.math);
     if (kernels == nullptr) return "no kernels for " + std::string(to_string(p.type));
     if (a.form == shape::depthwise) return cpu::refuse_depthwise(p);
-    if (a.format == operand_format::amx && p.type == data_type::f32
-        && p.math == math_mode::accurate && !asked && shortest_sum(p) < shortest_split_sum)
+    if (a.format == operand_format::amx && p.type == data_type::f32 && p.math == math_mode::accurate
+        && !asked && shortest_sum(p) < shortest_split_sum)
         return "sums of " + std::to_string(shortest_sum(p))
             + " products are more exact without splitting";
     if (a.form == shape::folded) return cpu::refuse_folded(simplify(p), *kernels, asked);
     if (a.form == shape::merged) return cpu::refuse_merged(p, *kernels, asked);
     if (std::string reason = refuse_by_speed(a, p, limits); !asked && !reason.empty()) return reason;
     if (a.form == shape::narrow && !asked && 2 * vector_channels(p) > kernels->lanes)
-        return std::to_string(vector_channels(p)) + " channels per group fill more than half of the "
-            + std::to_string(kernels->lanes) + " lanes of a vector";
+        return std::to_string(vector_channels(p))
+               + " channels per group fill more than half of the " + std::to_string(kernels->lanes)
+               + " lanes of a vector";
     return {};
 }
 

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "conv/problem.hpp"
+#include "cpu/batch_walk.hpp"
 #include "cpu/parallel.hpp"
 #include "cpu/work_cut.hpp"
 
@@ -38,7 +39,14 @@ public:
     /// How execute() would share its work out to `threads` threads, no more than the plan was made
     /// for: for explain and tests.
     [[nodiscard]] virtual cpu::work_cut cut(int threads) const = 0;
-    virtual void execute(const buffers &data, void *workspace, const cpu::executor &threads) const = 0;
+    virtual void execute(
+        const buffers &data, void *workspace, const cpu::executor &threads) const = 0;
+
+    /// Bytes that start_walks() needs; 0: this plan cannot go side by side with another.
+    [[nodiscard]] virtual std::size_t walk_workspace() const = 0;
+    /// Starts an execution that goes through the batch in order; `data` must live until its end.
+    virtual void start_walks(const buffers &data, void *workspace, const cpu::executor &threads,
+        std::vector<cpu::batch_walk> &walks) const = 0;
 };
 
 /// Why an algorithm was not chosen.
@@ -50,8 +58,8 @@ struct refusal {
 
 /// Never fails for a legal problem, except with out_of_memory when `limits.workspace` is below what
 /// the leanest plan needs. Costs microseconds. `refusals` (optional) receives the reasons.
-std::unique_ptr<const plan> make_plan(const problem &p, const plan_limits &limits,
-    std::vector<refusal> *refusals = nullptr);
+std::unique_ptr<const plan> make_plan(
+    const problem &p, const plan_limits &limits, std::vector<refusal> *refusals = nullptr);
 
 /// Names of all algorithms on the list, in order of preference.
 std::vector<std::string_view> algorithm_names();

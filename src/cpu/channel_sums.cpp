@@ -22,7 +22,8 @@ void add_row(const T *data, dim cs, dim xs, dim channels, dim length, double *su
     }
     for (dim c = 0; c < channels; ++c) {
         double sum = 0;
-        for (dim x = 0; x < length; ++x) sum += static_cast<double>(conv::to_float(data[c * cs + x]));
+        for (dim x = 0; x < length; ++x)
+            sum += static_cast<double>(conv::to_float(data[c * cs + x]));
         sums[c] += sum;
     }
 }
@@ -58,11 +59,11 @@ void channel_sums::add_work(work_list &work, int threads) const {
                            }});
 }
 
-void channel_sums::sum_rows(
-    const void *data, dim first, dim last, double *sums, float *row) const {
+void channel_sums::sum_rows(const void *data, dim first, dim last, double *sums, float *row) const {
     std::fill(sums, sums + channels_, 0.0);
     for (dim r = first; r < last; ++r) {
-        const dim h = r % length_[1], d = r / length_[1] % length_[0], n = r / length_[1] / length_[0];
+        const dim h = r % length_[1], d = r / length_[1] % length_[0],
+                  n = r / length_[1] / length_[0];
         const dim at = n * strides_.n + d * strides_.x[0] + h * strides_.x[1];
         const auto add = [&](const auto *typed) {
             add_row(typed + at, strides_.c, strides_.x[2], channels_, length_[2], sums, row);
@@ -75,22 +76,30 @@ void channel_sums::sum_rows(
 
 void channel_sums::execute(
     const conv::buffers &data, char *workspace, const executor &threads) const {
-    if (channels_ == 0) return;
+    const batch_walk all = walk(data, workspace, threads.threads());
+    for_each_task(threads, all.tasks, all.run);
+    all.finish(threads);
+}
+
+batch_walk channel_sums::walk(const conv::buffers &data, char *workspace, int workers) const {
     const void *in = p_.diff_bias == conv::bias_gradient::from_dst ? data.dst : data.src;
     const dim pitch = round_up_to(channels_ * 12, 64);
-    const auto sums_of = [&](dim part) {
+    const auto sums_of = [workspace, pitch](dim part) {
         return static_cast<double *>(static_cast<void *>(workspace + part * pitch));
     };
-    for_each_task(threads, parts_, [&](int, dim part) {
-        double *sums = sums_of(part);
-        auto *row = static_cast<float *>(static_cast<void *>(sums + channels_));
-        sum_rows(in, rows_ * part / parts_, rows_ * (part + 1) / parts_, sums, row);
-    });
-    for (dim c = 0; c < channels_; ++c) {
-        double sum = 0;
-        for (dim part = 0; part < parts_; ++part) sum += sums_of(part)[c];
-        store_rounded(data.bias, p_.diff_bias_type, c * p_.bias_stride, sum, p_.accumulate);
-    }
+    return {channels_ == 0 ? 0 : parts_, workers,
+        [this, in, sums_of](int, dim part) {
+            double *sums = sums_of(part);
+            auto *row = static_cast<float *>(static_cast<void *>(sums + channels_));
+            sum_rows(in, rows_ * part / parts_, rows_ * (part + 1) / parts_, sums, row);
+        },
+        [this, &data, sums_of](const executor &) {
+            for (dim c = 0; c < channels_; ++c) {
+                double sum = 0;
+                for (dim part = 0; part < parts_; ++part) sum += sums_of(part)[c];
+                store_rounded(data.bias, p_.diff_bias_type, c * p_.bias_stride, sum, p_.accumulate);
+            }
+        }};
 }
 
 }  // namespace convgrad::cpu

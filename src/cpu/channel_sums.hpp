@@ -2,6 +2,7 @@
 #pragma once
 
 #include "conv/problem.hpp"
+#include "cpu/batch_walk.hpp"
 #include "cpu/parallel.hpp"
 #include "cpu/work_cut.hpp"
 
@@ -15,6 +16,7 @@ public:
     /// Adds its stages to those of the gradient that it goes with.
     void add_work(work_list &work, int threads) const;
     void execute(const conv::buffers &data, char *workspace, const executor &threads) const;
+    [[nodiscard]] batch_walk walk(const conv::buffers &data, char *workspace, int workers) const;
 
 private:
     void sum_rows(const void *data, dim first, dim last, double *sums, float *row) const;

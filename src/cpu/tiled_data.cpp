@@ -107,17 +107,26 @@ tiled_data::task tiled_data::make_task(const conv::buffers &data, dim index) con
 
 void tiled_data::execute(
     const conv::buffers &data, char *workspace, const executor &threads) const {
+    const batch_walk all = walk(data, workspace, threads);
+    for_each_task(threads.limited(workers_), all.tasks, all.run);
+}
+
+batch_walk tiled_data::walk(
+    const conv::buffers &data, char *workspace, const executor &threads) const {
     fill_unreached(p_, roles_, walk_, kernels_, tasks_ == 0, data, threads);
-    if (tasks_ == 0) return;
     std::vector<scratch> workers;
-    for (int w = 0; w < workers_; ++w)
+    for (int w = 0; w < workers_ && tasks_ > 0; ++w)
         workers.push_back(make_scratch(workspace + static_cast<std::size_t>(w) * scratch_bytes()));
-    for_each_task(threads.limited(workers_), tasks_, [&](int worker, dim index) {
-        task t = make_task(data, index);
-        const kernel_session session(kernels_);
-        for (dim i = 0; i < t.images; ++i, ++t.n)
-            run_task(workers[static_cast<std::size_t>(worker)], t);
-    });
+    // `workers` changes with every task: what a worker holds serves its next one.
+    const auto held = std::make_shared<std::vector<scratch>>(std::move(workers));
+    return {tasks_, workers_,
+        [this, &data, held](int worker, dim index) {
+            task t = make_task(data, index);
+            const kernel_session session(kernels_);
+            for (dim i = 0; i < t.images; ++i, ++t.n)
+                run_task((*held)[static_cast<std::size_t>(worker)], t);
+        },
+        {}};
 }
 
 work_list tiled_data::work() const {

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "conv/problem.hpp"
+#include "cpu/batch_walk.hpp"
 #include "cpu/geometry.hpp"
 #include "cpu/kernels/kernels.hpp"
 #include "cpu/parallel.hpp"
@@ -26,6 +27,10 @@ public:
     [[nodiscard]] std::string describe() const;
     [[nodiscard]] work_list work() const;
     void execute(const conv::buffers &data, char *workspace, const executor &threads) const;
+    /// Whether tasks go through the batch in order; then walk() starts an execution.
+    [[nodiscard]] bool walks_batch() const { return p_.groups * blocks_ == 1; }
+    [[nodiscard]] batch_walk walk(
+        const conv::buffers &data, char *workspace, const executor &threads) const;
 
 private:
     /// Memory of one worker, and what it currently holds.

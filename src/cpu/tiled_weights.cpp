@@ -103,18 +103,27 @@ std::size_t tiled_weights::workspace() const {
 
 void tiled_weights::execute(
     const conv::buffers &data, char *workspace, const executor &threads) const {
+    const batch_walk all = walk(data, workspace, threads);
+    for_each_task(threads.limited(workers_), all.tasks, all.run);
+    all.finish(threads);
+}
+
+batch_walk tiled_weights::walk(
+    const conv::buffers &data, char *workspace, const executor & /*threads*/) const {
     taps_.write_zeros(p_, data);
-    if (tasks_ == 0) return;
     auto *partials = static_cast<float *>(static_cast<void *>(workspace));
-    char *memory = workspace + 4 * parts_ * partial_floats();
-    for_each_task(threads.limited(workers_), tasks_, [&](int worker, dim index) {
-        char *mine = memory + static_cast<std::size_t>(worker) * scratch_bytes();
-        scratch s{
-            mine, mine + packed_bytes(rows_), mine + packed_bytes(rows_) + packed_bytes(columns_)};
-        const kernel_session session(kernels_);
-        run_task(data, s, partials, index);
-    });
-    write_out(data, partials, memory, threads);
+    char *memory = tasks_ == 0 ? workspace : workspace + 4 * parts_ * partial_floats();
+    return {tasks_, workers_,
+        [this, &data, partials, memory](int worker, dim index) {
+            char *mine = memory + static_cast<std::size_t>(worker) * scratch_bytes();
+            scratch s{mine, mine + packed_bytes(rows_),
+                mine + packed_bytes(rows_) + packed_bytes(columns_)};
+            const kernel_session session(kernels_);
+            run_task(data, s, partials, index);
+        },
+        [this, &data, partials, memory](const executor &pool) {
+            if (tasks_ > 0) write_out(data, partials, memory, pool);
+        }};
 }
 
 work_list tiled_weights::work() const {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "conv/problem.hpp"
+#include "cpu/batch_walk.hpp"
 #include "cpu/geometry.hpp"
 #include "cpu/kernels/kernels.hpp"
 #include "cpu/parallel.hpp"
@@ -24,6 +25,10 @@ public:
     [[nodiscard]] std::string describe() const;
     [[nodiscard]] work_list work() const;
     void execute(const conv::buffers &data, char *workspace, const executor &threads) const;
+    /// Tasks go through the batch in order; walk() starts an execution.
+    [[nodiscard]] bool walks_batch() const { return p_.groups == 1; }
+    [[nodiscard]] batch_walk walk(
+        const conv::buffers &data, char *workspace, const executor &threads) const;
 
 private:
     /// One of the two data operands: src is read through the taps, dst is not.

@@ -60,6 +60,20 @@ step make_step(stage s, compiled_partition::impl &owner) {
     return made;
 }
 
+/// Lets the two steps of a joint gradient go side by side, if they can and memory allows.
+void join_steps(compiled_partition::impl &made) {
+    if (made.steps.size() != 2) return;
+    std::size_t bytes = 0;
+    for (const step &s : made.steps) {
+        const std::size_t own = s.plan == nullptr ? 0 : s.plan->walk_workspace();
+        if (own == 0) return;
+        bytes += (own + 63) / 64 * 64;
+    }
+    if (bytes > made.limits.workspace) return;
+    made.joined = true;
+    made.workspace = bytes;
+}
+
 }  // namespace
 
 std::unique_ptr<const conv::plan> plan_op(const ops::parsed_attributes &attrs,
@@ -79,6 +93,7 @@ std::shared_ptr<const compiled_partition::impl> compile_stages(std::vector<stage
     made->limits = on.get().limits();
     made->math = on.math();
     for (stage &s : stages) made->steps.push_back(make_step(std::move(s), *made));
+    join_steps(*made);
     return made;
 }
 

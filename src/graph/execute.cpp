@@ -197,6 +197,19 @@ void compiled_partition::impl::execute(const stream &on, std::span<const tensor>
         refuse(steps[0].attrs, "the workspace must be aligned to 64 bytes");
     const scratch own(use_given ? 0 : needed);
     const cpu::executor threads = on.get_engine().get().threads_up_to(limits.threads);
+    if (joined) {
+        std::array<conv::buffers, most_steps> memory;
+        std::vector<cpu::batch_walk> walks;
+        char *at = static_cast<char *>(use_given ? user_workspace : own.data());
+        for (std::size_t i = 0; i < steps.size(); ++i) {
+            const step_arguments given(steps[i], ins, outs);
+            memory[i] = bind_memory(steps[i].attrs, given.view());
+            steps[i].plan->start_walks(memory[i], at, threads, walks);
+            at += (steps[i].plan->walk_workspace() + 63) / 64 * 64;
+        }
+        cpu::run_walks(walks, threads);
+        return;
+    }
     for (std::size_t i = 0; i < steps.size(); ++i) {
         const step_arguments given(steps[i], ins, outs);
         const conv::plan &plan = late_plans[i] != nullptr ? *late_plans[i] : *steps[i].plan;
