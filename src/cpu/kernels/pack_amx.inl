@@ -104,11 +104,11 @@ __m512 value_of(__m512i bits) {
         return _mm512_cvtph_ps(_mm512_cvtepi32_epi16(bits));
 }
 
-/// 16 elements `step` apart, those in [lo, hi); others zero.
+/// 16 elements `step` apart, those in `m`; others zero.
 template <typename E>
-inline __m512 gather(const typename E::type *in, dim step, dim lo, dim hi) {
-    if (step == 1) return V::load_as_mask<E>(in, lanes_of(lo, hi));
-    return value_of<E>(gather_bits(in, step, lanes_of(lo, hi)));
+inline __m512 gather(const typename E::type *in, dim step, __mmask16 m) {
+    if (step == 1) return V::load_as_mask<E>(in, m);
+    return value_of<E>(gather_bits(in, step, m));
 }
 
 /// The same 16 channels or positions of two rows, split and joined.
@@ -124,38 +124,37 @@ template <typename E, int P>
     for (int i = 0; i < P; ++i) pair[i] = join(a[i], b[i]);
 }
 
-/// Two rows' elements [lo, hi) and [lo2, hi2), `step` apart, split and joined.
+/// 16 positions, those in `m`, × 32 k, `cs` and `xs` apart → `rows` tile rows per part.
 template <typename E, int P>
-[[gnu::always_inline]] inline void split_rows(const typename E::type *in, dim lo, dim hi,
-    const typename E::type *in2, dim lo2, dim hi2, dim step, __m512i (&pair)[P],
-    range_watch &watch) {
-    if constexpr (P == 1) {  // bf16: nothing to split
-        pair[0] = _mm512_or_si512(gather_bits(in, step, lanes_of(lo, hi)),
-            _mm512_slli_epi32(gather_bits(in2, step, lanes_of(lo2, hi2)), 16));
-        watch.add_bf16(pair[0]);
-    } else {
-        split_pair<E, P>(gather<E>(in, step, lo, hi), gather<E>(in2, step, lo2, hi2), pair, watch);
+void split_columns(const typename E::type *in, dim cs, dim xs, dim channels, __mmask16 m, char *out,
+    dim part_pitch, dim rows, range_watch &watch) {
+    if constexpr (P == 1) {
+        __m512i pairs[16];
+#pragma GCC unroll 16
+        for (int j = 0; j < 16; ++j) {
+            const dim k = 2 * j, l = k + 1;
+            pairs[j] = _mm512_or_si512(gather_bits(in + k * cs, xs, k < channels ? m : 0),
+                _mm512_slli_epi32(gather_bits(in + l * cs, xs, l < channels ? m : 0), 16));
+            watch.add_bf16(pairs[j]);
+        }
+        transpose(pairs);
+        for (dim x = 0; x < rows; ++x) store512(out + 64 * x, pairs[x]);
+        return;
     }
-}
-
-/// 16 positions, of which [lo, hi) exist, × 32 k, `cs` and `xs` apart → `rows` tile rows per part.
-template <typename E, int P>
-void split_columns(const typename E::type *in, dim cs, dim xs, dim channels, dim lo, dim hi,
-    char *out, dim part_pitch, dim rows, range_watch &watch) {
-    __m512i pairs[P][16];
+    // Two transpositions before splitting, not one per part after it.
+    V::vec first[16], second[16];
 #pragma GCC unroll 16
     for (int j = 0; j < 16; ++j) {
-        const dim k = first_of_pair<P>(j), l = second_of_pair<P>(j);
-        __m512i pair[P];
-        split_rows<E, P>(in + k * cs, lo, k < channels ? hi : 0, in + l * cs, lo,
-            l < channels ? hi : 0, xs, pair, watch);
-#pragma GCC unroll 3
-        for (int i = 0; i < P; ++i) pairs[i][j] = pair[i];
+        first[j] = gather<E>(in + j * cs, xs, j < channels ? m : 0);
+        second[j] = gather<E>(in + (16 + j) * cs, xs, 16 + j < channels ? m : 0);
     }
+    V::transpose(first);
+    V::transpose(second);
+    for (dim x = 0; x < rows; ++x) {
+        __m512i pair[P];
+        split_pair<E, P>(first[x], second[x], pair, watch);
 #pragma GCC unroll 3
-    for (int i = 0; i < P; ++i) {
-        transpose(pairs[i]);
-        for (dim x = 0; x < rows; ++x) store512(out + i * part_pitch + 64 * x, pairs[i][x]);
+        for (int i = 0; i < P; ++i) store512(out + i * part_pitch + 64 * x, pair[i]);
     }
 }
 
@@ -173,8 +172,9 @@ value_range pack_channels(const pack_args &p, dim k_pitch, dim part_pitch) {
             continue;
         }
         for (dim x = 0; x < p.count; x += 16)
-            split_columns<E, P>(in + c * p.cs + x * p.xs, p.cs, p.xs, n, p.lo - x, p.hi - x,
-                out + 64 * x, part_pitch, smaller(16, p.count - x), watch);
+            split_columns<E, P>(in + c * p.cs + x * p.xs, p.cs, p.xs, n,
+                lanes_of(p.lo - x, p.hi - x), out + 64 * x, part_pitch, smaller(16, p.count - x),
+                watch);
     }
     return watch.found();
 }
@@ -204,167 +204,14 @@ value_range pack_weights(
                     }
                     continue;
                 }
+                const __mmask16 some = lanes_of(0, columns);
                 for (int j = 0; j < 16; ++j) {
                     const dim k = first_of_pair<P>(j), l = second_of_pair<P>(j);
-                    const __m512 first =
-                        k < n ? gather<E>(from + k * p.cs, p.xs, 0, columns) : _mm512_setzero_ps();
-                    const __m512 second =
-                        l < n ? gather<E>(from + l * p.cs, p.xs, 0, columns) : _mm512_setzero_ps();
-                    watch.add(first);
-                    watch.add(second);
-                    __m512i a[P], b[P];
-                    split<E, P>::of(first, a);
-                    split<E, P>::of(second, b);
-                    for (int i = 0; i < P; ++i)
-                        store512(out + i * part_pitch + 64 * j, join(a[i], b[i]));
+                    __m512i pair[P];
+                    split_pair<E, P>(gather<E>(from + k * p.cs, p.xs, k < n ? some : 0),
+                        gather<E>(from + l * p.cs, p.xs, l < n ? some : 0), pair, watch);
+                    for (int i = 0; i < P; ++i) store512(out + i * part_pitch + 64 * j, pair[i]);
                 }
             }
-    return watch.found();
-}
-
-/// 16 channels from c on of position x and of its partner.
-template <typename E, int P>
-[[gnu::always_inline]] inline void pair_at(
-    const pack_args &p, const pair_row &q, dim c, dim x, __m512i (&pair)[P], range_watch &watch) {
-    using T = typename E::type;
-    const dim at = c * p.cs + x * p.xs, n = p.channels - c;
-    const bool real = x >= p.lo && x < p.hi, real2 = x >= q.lo && x < q.hi;
-    split_rows<E, P>(static_cast<const T *>(p.in) + at, 0, real ? n : 0,
-        static_cast<const T *>(q.in) + at, 0, real2 ? n : 0, p.cs, pair, watch);
-}
-
-/// 16 positions from x on of channel c and of their partners.
-template <typename E, int P>
-[[gnu::always_inline]] inline void pair_across(
-    const pack_args &p, const pair_row &q, dim c, dim x, __m512i (&pair)[P], range_watch &watch) {
-    using T = typename E::type;
-    const dim at = c * p.cs + x * p.xs;
-    split_rows<E, P>(static_cast<const T *>(p.in) + at, p.lo - x, p.hi - x,
-        static_cast<const T *>(q.in) + at, q.lo - x, q.hi - x, p.xs, pair, watch);
-}
-
-/// The same for bf16, 32 channels at a time: pairs of channels c … c + 15 and c + 16 … c + 31.
-struct two_pairs {
-    __m512i low, high;
-};
-inline two_pairs interleave(__m512i a, __m512i b) {
-    // Unpacking works within 128 bits: bring the quarters of both halves together first.
-    const __m512i order = _mm512_setr_epi64(0, 4, 1, 5, 2, 6, 3, 7);
-    a = _mm512_permutexvar_epi64(order, a);
-    b = _mm512_permutexvar_epi64(order, b);
-    return {_mm512_unpacklo_epi16(a, b), _mm512_unpackhi_epi16(a, b)};
-}
-
-/// 32 channels from c on of position x and of its partner, channels side by side; bf16.
-inline two_pairs pairs_at(const pack_args &p, const pair_row &q, dim c, dim x, range_watch &watch) {
-    const dim at = c + x * p.xs, n = p.channels - c;
-    const __mmask32 some = n >= 32 ? ~__mmask32{0} : (__mmask32{1} << n) - 1;
-    const bool real = x >= p.lo && x < p.hi, real2 = x >= q.lo && x < q.hi;
-    const __m512i a =
-        _mm512_maskz_loadu_epi16(real ? some : 0, static_cast<const std::uint16_t *>(p.in) + at);
-    const __m512i b =
-        _mm512_maskz_loadu_epi16(real2 ? some : 0, static_cast<const std::uint16_t *>(q.in) + at);
-    watch.add_bf16(a);
-    watch.add_bf16(b);
-    return interleave(a, b);
-}
-
-inline value_range pack_positions_bf16(
-    const pack_args &p, const pair_row &q, dim block, dim panel_pitch) {
-    range_watch watch;
-    for (dim c = 0; c < p.channels; c += 32) {
-        const dim c2 = c + 16;
-        char *out = p.out + c / block * panel_pitch + 4 * (c % block);
-        char *out2 =
-            c2 < p.channels ? p.out + c2 / block * panel_pitch + 4 * (c2 % block) : nullptr;
-        for (dim x = 0; x < p.count; ++x) {
-            const two_pairs pairs = pairs_at(p, q, c, x, watch);
-            store512(out + 4 * block * x, pairs.low);
-            if (out2 != nullptr) store512(out2 + 4 * block * x, pairs.high);
-        }
-    }
-    return watch.found();
-}
-
-inline value_range pack_rows_bf16(const pack_args &p, const pair_row &q, dim row_pitch) {
-    range_watch watch;
-    for (dim c = 0; c < p.channels; c += 32)
-        for (dim x = 0; x < p.count; x += 16) {
-            const dim width = smaller(16, p.count - x);
-            __m512i low[16] = {}, high[16] = {};
-            for (dim j = 0; j < width; ++j) {
-                const two_pairs pairs = pairs_at(p, q, c, x + j, watch);
-                low[j] = pairs.low;
-                high[j] = pairs.high;
-            }
-            const auto write = [&](__m512i(&pairs)[16], dim first) {
-                transpose(pairs);
-                for (dim j = 0; j < smaller(16, p.channels - first); ++j)
-                    _mm512_mask_storeu_epi32(
-                        p.out + (first + j) * row_pitch + 4 * x, V::first(width), pairs[j]);
-            };
-            write(low, c);
-            if (c + 16 < p.channels) write(high, c + 16);
-        }
-    return watch.found();
-}
-
-/// B of the weights gradient: see kernel_set::pack_positions.
-template <typename E, int P>
-value_range pack_positions(
-    const pack_args &p, const pair_row &q, dim block, dim panel_pitch, dim part_pitch) {
-    if constexpr (P == 1)
-        if (p.cs == 1) return pack_positions_bf16(p, q, block, panel_pitch);
-    range_watch watch;
-    const bool across = p.cs != 1 && p.xs < p.cs;
-    for (dim c = 0; c < p.channels; c += 16) {
-        char *out = p.out + c / block * panel_pitch + 4 * (c % block);
-        for (dim x = 0; x < p.count; x += 16) {
-            const dim width = smaller(16, p.count - x);
-            __m512i pairs[P][16];
-#pragma GCC unroll 16
-            for (int j = 0; j < 16; ++j) {
-                __m512i pair[P] = {};
-                if (across && c + j < p.channels) pair_across<E, P>(p, q, c + j, x, pair, watch);
-                if (!across && j < width) pair_at<E, P>(p, q, c, x + j, pair, watch);
-#pragma GCC unroll 3
-                for (int i = 0; i < P; ++i) pairs[i][j] = pair[i];
-            }
-            for (int i = 0; i < P; ++i) {
-                if (across) transpose(pairs[i]);
-                for (dim j = 0; j < width; ++j)
-                    store512(out + i * part_pitch + 4 * block * (x + j), pairs[i][j]);
-            }
-        }
-    }
-    return watch.found();
-}
-
-/// A of the weights gradient: see kernel_set::pack_rows.
-template <typename E, int P>
-value_range pack_rows(const pack_args &p, const pair_row &q, dim row_pitch, dim part_pitch) {
-    if constexpr (P == 1)
-        if (p.cs == 1) return pack_rows_bf16(p, q, row_pitch);
-    range_watch watch;
-    const bool across = p.cs != 1 && p.xs < p.cs;
-    for (dim c = 0; c < p.channels; c += 16)
-        for (dim x = 0; x < p.count; x += 16) {
-            const dim height = smaller(16, p.channels - c), width = smaller(16, p.count - x);
-            __m512i pairs[P][16];
-#pragma GCC unroll 16
-            for (int j = 0; j < 16; ++j) {
-                __m512i pair[P] = {};
-                if (across && j < height) pair_across<E, P>(p, q, c + j, x, pair, watch);
-                if (!across && j < width) pair_at<E, P>(p, q, c, x + j, pair, watch);
-#pragma GCC unroll 3
-                for (int i = 0; i < P; ++i) pairs[i][j] = pair[i];
-            }
-            for (int i = 0; i < P; ++i) {
-                if (!across) transpose(pairs[i]);
-                for (dim j = 0; j < height; ++j)
-                    _mm512_mask_storeu_epi32(p.out + i * part_pitch + (c + j) * row_pitch + 4 * x,
-                        V::first(width), pairs[i][j]);
-            }
-        }
     return watch.found();
 }

@@ -24,6 +24,7 @@ inline V::acc V::madd(acc c, unit a, unit b) {
 // Needs what stands above; the empty line keeps clang-format from sorting it before that.
 
 #include "cpu/kernels/pack_amx.inl"
+#include "cpu/kernels/pack_amx_gradient.inl"
 #include "cpu/kernels/store_vector.inl"
 #include "cpu/kernels/transpose_vector.inl"
 
