@@ -38,6 +38,7 @@ prepare_python() {
         --config-settings=cmake.define.CONVGRAD_OBJECT_LIST="$build/tests/fuzz/objects.txt" .
     clang -shared -fPIC -o "$build/lib/types_stub.so" tests/fuzz/python/types_stub.c
 }
+
 # start TARGET LIBFUZZER_OPTION...
 start() {
     name=$1
@@ -65,12 +66,11 @@ run_target() {
         dictionary=tests/fuzz/$target.dict
         [ -f "$dictionary" ] && set -- "-dict=$dictionary" || set --
         start "$target" -max_total_time="$left" -seed="$seed" -timeout=600 -rss_limit_mb=2560 \
-            -report_slow_units=600 \
-            -max_len=1024 -len_control=20 -print_final_stats=1 \
+            -report_slow_units=600 -max_len=1024 -len_control=20 -print_final_stats=1 \
             -artifact_prefix="$build/finds/$target-" "$@" \
             "$build/corpus/$target" "$corpus/$target" >>"$log" 2>&1 || true
         seed=$((seed + 1))
-        [ $((end - $(date +%s))) -gt 0 ] && sleep 1
+        sleep 1
     done
     executions=$(awk '/stat::number_of_executed_units/ {n += $2} END {print n + 0}' "$log")
     coverage=$(grep -o 'cov: [0-9]*' "$log" | tail -1)
