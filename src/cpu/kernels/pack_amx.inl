@@ -38,7 +38,8 @@ inline void transpose(__m512i (&r)[16]) {
 
 /// 32 elements side by side → one tile row per part.
 template <typename E, int P>
-void split_row(const typename E::type *in, dim n, char *out, dim part_pitch, range_watch &watch) {
+[[gnu::always_inline]] inline void split_row(
+    const typename E::type *in, dim n, char *out, dim part_pitch, range_watch &watch) {
     if constexpr (P == 1) {
         const __mmask32 m = n >= 32 ? ~__mmask32{0} : (__mmask32{1} << (n < 0 ? 0 : n)) - 1;
         const __m512i row = _mm512_maskz_loadu_epi16(m, in);
@@ -158,24 +159,42 @@ void split_columns(const typename E::type *in, dim cs, dim xs, dim channels, __m
     }
 }
 
+/// Channels side by side: 16 positions at a time, so that both the reads (a few streams of whole
+/// lines) and the writes (whole tiles) run on.
+template <typename E, int P>
+void split_pixels(const pack_args &p, dim k_pitch, dim part_pitch, range_watch &watch) {
+    const auto *in = static_cast<const typename E::type *>(p.in);
+    const dim units = (p.channels + 31) / 32;
+    for (dim x0 = 0; x0 < p.count; x0 += 16) {
+        const dim x1 = smaller(x0 + 16, p.count);
+        const dim lo = smaller(x1, p.lo > x0 ? p.lo : x0), hi = smaller(x1, p.hi > lo ? p.hi : lo);
+        for (dim k = 0; k < units; ++k) {
+            char *out = p.out + k * k_pitch;
+            const dim n = p.channels - 32 * k;
+            for (dim x = lo; x < hi; ++x)
+                split_row<E, P>(in + 32 * k + x * p.xs, n, out + 64 * x, part_pitch, watch);
+            for (int i = 0; i < P; ++i) {
+                char *part = out + i * part_pitch;
+                for (dim x = x0; x < lo; ++x) store512(part + 64 * x, _mm512_setzero_si512());
+                for (dim x = hi; x < x1; ++x) store512(part + 64 * x, _mm512_setzero_si512());
+            }
+        }
+    }
+}
+
 template <typename E, int P>
 value_range pack_channels(const pack_args &p, dim k_pitch, dim part_pitch) {
     range_watch watch;
-    const auto *in = static_cast<const typename E::type *>(p.in);
-    for (dim c = 0; c < p.channels; c += 32) {
-        char *out = p.out + c / 32 * k_pitch;
-        const dim n = p.channels - c;
-        if (p.cs == 1) {
-            for (dim x = 0; x < p.count; ++x)
-                split_row<E, P>(in + c + x * p.xs, x >= p.lo && x < p.hi ? n : 0, out + 64 * x,
-                    part_pitch, watch);
-            continue;
-        }
-        for (dim x = 0; x < p.count; x += 16)
-            split_columns<E, P>(in + c * p.cs + x * p.xs, p.cs, p.xs, n,
-                lanes_of(p.lo - x, p.hi - x), out + 64 * x, part_pitch, smaller(16, p.count - x),
-                watch);
+    if (p.cs == 1) {
+        split_pixels<E, P>(p, k_pitch, part_pitch, watch);
+        return watch.found();
     }
+    const auto *in = static_cast<const typename E::type *>(p.in);
+    for (dim c = 0; c < p.channels; c += 32)
+        for (dim x = 0; x < p.count; x += 16)
+            split_columns<E, P>(in + c * p.cs + x * p.xs, p.cs, p.xs, p.channels - c,
+                lanes_of(p.lo - x, p.hi - x), p.out + c / 32 * k_pitch + 64 * x, part_pitch,
+                smaller(16, p.count - x), watch);
     return watch.found();
 }
 
