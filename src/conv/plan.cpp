@@ -6,6 +6,7 @@
 #include "cpu/channel_sums.hpp"
 #include "cpu/depthwise.hpp"
 #include "cpu/folded_data.hpp"
+#include "cpu/folded_weights.hpp"
 #include "cpu/kernels/kernels.hpp"
 #include "cpu/merged_weights.hpp"
 #include "cpu/narrow_data.hpp"
@@ -148,11 +149,10 @@ std::string refuse_by_speed(const algorithm &a, const problem &p, const plan_lim
     if (limits.max_isa < isa::amx_bf16 || (a.form != shape::tiled && a.form != shape::narrow)) return {};
     const kernel_set *amx = cpu::find_kernels(isa::amx_bf16, operand_format::amx, p.type, p.math);
     if (amx == nullptr) return {};
-    const double speed = matrix_speed(p, *amx);
-    if (a.form == shape::tiled && a.format == operand_format::amx
-        && speed < (p.type == data_type::bf16 ? 70 : 35))
+    const bool enough = matrix_speed(p, *amx) >= (p.type == data_type::bf16 ? 70 : 35);
+    if (a.form == shape::tiled && a.format == operand_format::amx && !enough)
         return "few channels leave most of a tile empty";
-    if (a.form == shape::narrow && speed > 24) return "the matrix engine takes as few channels as these";
+    if (a.form == shape::narrow && enough) return "the matrix engine takes as few channels as these";
     return {};
 }
 
@@ -170,6 +170,11 @@ std::string refuse(const algorithm &a, const problem &p, const plan_limits &limi
         && !asked && shortest_sum(p) < shortest_split_sum)
         return "sums of " + std::to_string(shortest_sum(p))
             + " products are more exact without splitting";
+    if (a.form == shape::folded && p.what == pass::backward_weights && a.format == operand_format::fma) {
+        if (!asked && p.type == data_type::bf16 && limits.max_isa >= isa::avx512_bf16)
+            return "products of bf16 pairs are faster";
+        return cpu::refuse_folded_weights(simplify(p), asked);
+    }
     if (a.form == shape::folded) return cpu::refuse_folded(simplify(p), *kernels, asked);
     if (a.form == shape::merged) return cpu::refuse_merged(p, *kernels, asked);
     if (std::string reason = refuse_by_speed(a, p, limits); !asked && !reason.empty()) return reason;
@@ -188,6 +193,8 @@ std::unique_ptr<const plan> build(const algorithm &a, const problem &p, const pl
         return std::make_unique<driver_plan<cpu::depthwise_weights>>(a.name, p, limits, kernels);
     if (a.form == shape::depthwise)
         return std::make_unique<driver_plan<cpu::depthwise_data>>(a.name, p, limits, kernels);
+    if (a.form == shape::folded && weights)
+        return std::make_unique<driver_plan<cpu::folded_weights>>(a.name, p, limits, kernels);
     if (a.form == shape::folded)
         return std::make_unique<driver_plan<cpu::folded_data>>(a.name, p, limits, kernels, exact);
     if (a.form == shape::merged)

@@ -21,15 +21,18 @@ struct named {
 
 /// Each algorithm with the instruction sets that have it, as far as this machine can run them.
 /// Emulation is slow: the matrix engine takes part in one of three cases.
-std::vector<named> algorithms_of(pass what, data_type type, std::uint64_t number) {
+std::vector<named> algorithms_of(const problem &p, std::uint64_t number) {
     std::vector<named> all;
-    if (what == pass::backward_weights) {
-        all = {{"merged.amx", isa::amx_bf16}};
-        if (type == data_type::bf16) all.push_back({"merged.dot2", isa::avx512_bf16});
+    if (p.what == pass::backward_weights) {
+        all = {
+            {"folded.fma", isa::avx512}, {"folded.fma", isa::avx2}, {"folded.fma", isa::portable}};
+        if (p.groups > 1) all.push_back({"merged.amx", isa::amx_bf16});
+        if (p.groups > 1 && p.type == data_type::bf16)
+            all.push_back({"merged.dot2", isa::avx512_bf16});
     } else {
         all = {{"folded.amx", isa::amx_bf16}, {"folded.fma", isa::avx512},
             {"folded.fma", isa::avx2}, {"folded.fma", isa::portable}};
-        if (type == data_type::bf16) all.push_back({"folded.dot2", isa::avx512_bf16});
+        if (p.type == data_type::bf16) all.push_back({"folded.dot2", isa::avx512_bf16});
     }
     std::erase_if(all, [&](const named &a) {
         return (a.set == isa::amx_bf16 && number % 3 != 0)
@@ -61,17 +64,13 @@ std::vector<problem> problems(pass what, data_type type) {
     const auto groups = [&](dim mb, dim g, dim ic, dim oc) {
         return make(what, type, mb, g, ic, oc);
     };
-    const bool weights = what == pass::backward_weights;
-    if (!weights) {
-        add(few(2, 3, 19), one, make_axis(13, 7, 2, 1, 3, 3), make_axis(23, 7, 2, 1, 3, 3));
-        add(few(1, 4, 33), one, make_axis(9, 4, 4, 1, 0, 0), make_axis(37, 4, 4, 1, 2, 1));
-        add(few(1, 1, 70), one, make_axis(25, 11, 4, 1, 2, 2), make_axis(15, 11, 4, 1, 5, 5));
-        add(few(1, 5, 3), make_axis(3, 2, 1, 2, 1, 1), make_axis(4, 3, 1, 2, 2, 2),
-            make_axis(40, 3, 1, 1, 1, 1));
-        add(few(1, 17, 35), one, one, make_axis(50, 2, 3, 1, 9, 8));  // pads beyond the kernel
-        add(few(2, 3, 5), one, make_axis(1, 3, 2, 1, 2, 2),
-            make_axis(1, 7, 3, 1, 6, 6));  // one pixel
-    }
+    add(few(2, 3, 19), one, make_axis(13, 7, 2, 1, 3, 3), make_axis(23, 7, 2, 1, 3, 3));
+    add(few(1, 4, 33), one, make_axis(9, 4, 4, 1, 0, 0), make_axis(37, 4, 4, 1, 2, 1));
+    add(few(1, 1, 70), one, make_axis(25, 11, 4, 1, 2, 2), make_axis(15, 11, 4, 1, 5, 5));
+    add(few(1, 5, 3), make_axis(3, 2, 1, 2, 1, 1), make_axis(4, 3, 1, 2, 2, 2),
+        make_axis(40, 3, 1, 1, 1, 1));
+    add(few(1, 17, 35), one, one, make_axis(50, 2, 3, 1, 9, 8));  // pads beyond the kernel
+    add(few(2, 3, 5), one, make_axis(1, 3, 2, 1, 2, 2), make_axis(1, 7, 3, 1, 6, 6));  // one pixel
     add(groups(0, 4, 4, 4), one, one, make_axis(6, 3, 1, 1, 1, 1));  // empty batch
     add(groups(2, 8, 4, 4), one, make_axis(6, 3, 1, 1, 1, 1), make_axis(9, 3, 1, 1, 1, 1));
     add(groups(1, 6, 5, 3), one, make_axis(5, 2, 2, 1, 1, 0), make_axis(19, 3, 2, 1, 1, 1));
@@ -107,7 +106,7 @@ TEST(few_channels, exact_on_integers) {
     for_each_case([&](const problem &p, std::uint64_t seed) {
         bench.load(p, fill::integers, seed);
         bench.run_reference();
-        for (const named &a : algorithms_of(p.what, p.type, seed))
+        for (const named &a : algorithms_of(p, seed))
             for (const int threads : {1, 3}) {
                 bench.run({.max_isa = a.set, .threads = threads, .algorithm = a.algorithm});
                 ASSERT_EQ(bench.compare_exact(), "")
@@ -132,7 +131,7 @@ TEST(few_channels, infinities_and_nan) {
                     random.pick({infinity, -infinity, std::numeric_limits<double>::quiet_NaN()}));
         }
         bench.run_reference();
-        for (const named &a : algorithms_of(p.what, p.type, seed)) {
+        for (const named &a : algorithms_of(p, seed)) {
             bench.run({.max_isa = a.set, .algorithm = a.algorithm});
             ASSERT_EQ(bench.compare_bounded(), "") << a.algorithm << " " << to_string(a.set);
         }
@@ -144,7 +143,7 @@ TEST(few_channels, same_bits_for_any_number_of_threads) {
     workbench bench;
     for_each_case([&](const problem &p, std::uint64_t seed) {
         bench.load(p, fill::reals, seed);
-        for (const named &a : algorithms_of(p.what, p.type, seed)) {
+        for (const named &a : algorithms_of(p, seed)) {
             bench.run({.max_isa = a.set, .threads = 1, .algorithm = a.algorithm});
             const auto alone = bench.output_bytes();
             bench.run({.max_isa = a.set, .threads = 5, .algorithm = a.algorithm});

@@ -1,0 +1,403 @@
+// The batch and the output positions are cut into tiles, and the tiles into parts_ runs, by the
+// problem alone. For each task (a part × a group), for each of its tiles:
+//   the rows of src that the tile needs are copied as f32, channels side by side, padding as zeros
+//   C[tap of depth and height][tap of the row, channel][column] += Σ_positions src · dst
+// Then the parts are added in order and leave with one rounding. A tile is small, so that dst stays
+// in L1 while all taps pass over it.
+#include "cpu/folded_weights.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+#include "cpu/element.hpp"
+#include "cpu/tasks.hpp"
+#include "cpu/tiled.hpp"
+#include "cpu/workspace_limit.hpp"
+
+namespace convgrad::cpu {
+namespace {
+
+constexpr dim dst_target = 32 << 10;  // of a tile
+constexpr dim partials_most = 8 << 20;
+constexpr dim tasks_wanted = 32;
+constexpr dim part_macs_least = 1 << 18;
+constexpr dim channels_most = 8;
+constexpr dim most_width = 64;  // of a panel, any instruction set
+
+template <typename T>
+void copy_elements(const char *in, dim in_step, char *out, dim out_step, dim count) {
+    for (dim i = 0; i < count; ++i) {
+        T value;
+        std::memcpy(&value, in + i * in_step, sizeof(T));
+        std::memcpy(out + i * out_step, &value, sizeof(T));
+    }
+}
+
+float *floats(char *p) {
+    return static_cast<float *>(static_cast<void *>(p));
+}
+
+}  // namespace
+
+struct folded_weights::task {
+    const conv::buffers *data;
+    float *partial;  // of the group
+    dim group, first, last;
+    dim n, t0[3], length[3];
+    bool start, padded;
+};
+
+struct folded_weights::scratch {
+    char *src;
+    char *dst;
+    char *row;  // a row of src as stored
+    dim *runs;  // two lists
+};
+
+std::string refuse_folded_weights(const conv::problem &p, bool asked) {
+    if (p.what != conv::pass::backward_weights) return "not a weights gradient";
+    if (p.x[2].dilation > 1 && p.x[2].kernel > 1) return "taps along a row lie apart";
+    if (asked) return {};
+    if (p.ic > channels_most || p.x[2].kernel == 1)
+        return "no need: " + std::to_string(p.ic) + " channels, " + std::to_string(p.x[2].kernel)
+               + " taps in a row";
+    return {};
+}
+
+folded_weights::folded_weights(
+    const conv::problem &p, const kernel_set &kernels, int threads, std::size_t workspace_limit)
+    : p_(p), kernels_(kernels) {
+    for (std::size_t a = 0; a < 3; ++a) walk_[a] = walk_forward(p.x[a]);
+    taps_ = gradient_taps(p, walk_);
+    if (p.mb == 0 || p.groups == 0 || p.ic == 0 || p.oc == 0 || taps_.kept.empty()) return;
+    const auto &along = walk_[2].phases[0].taps;
+    low_ = along.front().off;
+    span_ = along.back().off - low_ + 1;
+    runs_ = static_cast<dim>(walk_[0].phases[0].taps.size() * walk_[1].phases[0].taps.size());
+    rows_ = span_ * p.ic;
+    const dim columns = div_up(p.oc, kernels.lanes);
+    vectors_ = static_cast<int>(div_up(columns, div_up(columns, kernels.max_vectors)));
+    panels_ = div_up(p.oc, panel_width());
+    as_stored_ = p.type == data_type::f32 && p.dst.c == 1 && p.oc % kernels.lanes == 0;
+    dim positions = std::max<dim>(32, dst_target / (4 * panels_ * panel_width()));
+    choose_tile(walk_, positions, tile_);
+    settle();
+    choose_parts(workspace_limit);
+    while (
+        static_cast<std::size_t>(4 * parts_ * partial_floats()) + scratch_bytes() > workspace_limit
+        && positions > 1) {
+        choose_tile(walk_, positions /= 2, tile_);
+        settle();
+    }
+    const auto fixed = static_cast<std::size_t>(4 * parts_ * partial_floats());
+    check_workspace("weights gradient", fixed + scratch_bytes(), workspace_limit);
+    tasks_ = parts_ * p.groups;
+    workers_ = static_cast<int>(std::min<dim>({std::max(threads, 1), tasks_,
+        static_cast<dim>((workspace_limit - fixed) / scratch_bytes())}));
+}
+
+void folded_weights::settle() {
+    for (int a = 0; a < 2; ++a) patch_[a] = make_patch(walk_[a], tile_[a]);
+    for (int a = 0; a < 3; ++a) tiles_[a] = div_up(walk_[a].longest, tile_[a]);
+    row_bytes_ = round_up_to(4 * ((tile_[2] - 1) * walk_[2].in_step + span_) * p_.ic + 64, 64);
+    tiles_all_ = p_.mb * tiles_[0] * tiles_[1] * tiles_[2];
+}
+
+void folded_weights::choose_parts(std::size_t workspace_limit) {
+    const dim bytes = 4 * partial_floats();
+    const double work = conv::macs(p_) / static_cast<double>(part_macs_least);
+    parts_ = std::min(div_up(tasks_wanted, p_.groups), partials_most / bytes);
+    parts_ = std::min(parts_, static_cast<dim>(std::min(work, 1e6)));
+    parts_ = std::clamp<dim>(parts_, 1, tiles_all_);
+    while (
+        parts_ > 1 && static_cast<std::size_t>(parts_ * bytes) + scratch_bytes() > workspace_limit)
+        --parts_;
+}
+
+dim folded_weights::panel_vectors(dim panel) const {
+    return std::min<dim>(vectors_, div_up(p_.oc - panel * panel_width(), kernels_.lanes));
+}
+
+dim folded_weights::group_floats() const {
+    return panels_ * runs_ * rows_ * panel_width();
+}
+
+dim folded_weights::dst_bytes() const {
+    return as_stored_ ? 0 : 4 * panels_ * panel_width() * tile_[0] * tile_[1] * tile_[2];
+}
+
+dim folded_weights::raw_bytes() const {
+    const dim positions = (tile_[2] - 1) * walk_[2].in_step + span_;
+    return round_up_to(static_cast<dim>(size_of(p_.type)) * positions * p_.ic, 64);
+}
+
+std::size_t folded_weights::scratch_bytes() const {
+    return static_cast<std::size_t>(patch_[0].length * patch_[1].length * row_bytes_ + dst_bytes()
+                                    + raw_bytes() + round_up_to(16 * tile_[0] * tile_[1], 64));
+}
+
+std::size_t folded_weights::workspace() const {
+    if (tasks_ == 0) return 0;
+    return static_cast<std::size_t>(4 * parts_ * partial_floats())
+           + scratch_bytes() * static_cast<std::size_t>(workers_);
+}
+
+folded_weights::task folded_weights::make_task(
+    const conv::buffers &data, float *partials, dim index) const {
+    task t{};
+    t.data = &data;
+    t.group = index % p_.groups;
+    const dim part = index / p_.groups;
+    if (partials != nullptr)
+        t.partial = partials + part * partial_floats() + t.group * group_floats();
+    t.first = tiles_all_ * part / parts_;
+    t.last = tiles_all_ * (part + 1) / parts_;
+    return t;
+}
+
+void folded_weights::set_tile(task &t, dim tile) const {
+    t.start = tile == t.first;
+    t.padded = false;
+    for (int a = 2; a >= 0; --a) {
+        t.t0[a] = tile % tiles_[a] * tile_[a];
+        tile /= tiles_[a];
+        t.length[a] = std::min(tile_[a], walk_[a].longest - t.t0[a]);
+        t.padded = t.padded || touches_padding(walk_[a], t.t0[a], t.length[a]);
+    }
+    t.n = tile;
+}
+
+void folded_weights::execute(
+    const conv::buffers &data, char *workspace, const executor &threads) const {
+    taps_.write_zeros(p_, data);
+    if (tasks_ == 0) return;
+    float *partials = floats(workspace);
+    char *memory = workspace + 4 * parts_ * partial_floats();
+    for_each_task(threads.limited(workers_), tasks_, [&](int worker, dim index) {
+        scratch s{};
+        s.src = memory + static_cast<std::size_t>(worker) * scratch_bytes();
+        s.dst = s.src + patch_[0].length * patch_[1].length * row_bytes_;
+        s.row = s.dst + dst_bytes();
+        s.runs = static_cast<dim *>(static_cast<void *>(s.row + raw_bytes()));
+        task t = make_task(data, partials, index);
+        for (dim tile = t.first; tile < t.last; ++tile) {
+            set_tile(t, tile);
+            run_tile(s, t);
+        }
+    });
+    write_out(data, partials, threads);
+}
+
+void folded_weights::run_tile(const scratch &s, const task &t) const {
+    // A padded position of src must contribute nothing, but 0 · ∞ is NaN.
+    if (prepare_dst(s, t).nonfinite && t.padded) {
+        multiply_careful(t);
+        return;
+    }
+    pack_src(s, t);
+    multiply(s, t);
+}
+
+void folded_weights::pack_src(const scratch &s, const task &t) const {
+    const dim size = static_cast<dim>(size_of(p_.type));
+    const char *in = static_cast<const char *>(t.data->src)
+                     + size * (t.n * p_.src.n + t.group * p_.ic * p_.src.c);
+    for (const auto &sd : patch_[0].segments)
+        for (dim d = 0; d < sd.count - (tile_[0] - t.length[0]); ++d)
+            for (const auto &sh : patch_[1].segments)
+                for (dim h = 0; h < sh.count - (tile_[1] - t.length[1]); ++h) {
+                    const dim x[2] = {(t.t0[0] + d) * walk_[0].in_step + sd.in,
+                        (t.t0[1] + h) * walk_[1].in_step + sh.in};
+                    // Rows outside are never read: their taps are left out.
+                    if (x[0] < 0 || x[0] >= walk_[0].in_length || x[1] < 0
+                        || x[1] >= walk_[1].in_length)
+                        continue;
+                    pack_row(s, t, in + size * (x[0] * p_.src.x[0] + x[1] * p_.src.x[1]),
+                        (sd.at + d) * patch_[1].length + sh.at + h);
+                }
+}
+
+void folded_weights::pack_row(const scratch &s, const task &t, const char *in, dim row) const {
+    const dim size = static_cast<dim>(size_of(p_.type));
+    const dim first = t.t0[2] * walk_[2].in_step + low_;
+    const dim count = (t.length[2] - 1) * walk_[2].in_step + span_;
+    const auto clear = [](char *out, dim bytes) {
+        if (bytes > 0) std::memset(out, 0, static_cast<std::size_t>(bytes));
+    };
+    dim lo, hi;
+    clip(first, 1, count, walk_[2].in_length, lo, hi);
+    char *out = s.src + row * row_bytes_;
+    in += size * (first + lo) * p_.src.x[2];
+    const bool side_by_side = p_.src.c == 1 && p_.src.x[2] == p_.ic;
+    for (dim c = 0; !side_by_side && c < p_.ic; ++c) {
+        const char *from = in + size * c * p_.src.c;
+        if (size == 4)
+            copy_elements<std::uint32_t>(from, 4 * p_.src.x[2], s.row + 4 * c, 4 * p_.ic, hi - lo);
+        else
+            copy_elements<std::uint16_t>(from, 2 * p_.src.x[2], s.row + 2 * c, 2 * p_.ic, hi - lo);
+    }
+    clear(out, 4 * lo * p_.ic);
+    if (hi > lo)
+        static_cast<void>(
+            kernels_.pack_pixels({side_by_side ? in : s.row, p_.type, 1, 0, (hi - lo) * p_.ic, 1, 0,
+                                     1, out + 4 * lo * p_.ic},
+                64));
+    clear(out + 4 * hi * p_.ic, 4 * (count - hi) * p_.ic);
+}
+
+/// Packs dst, or looks whether it has infinities where that matters.
+value_range folded_weights::prepare_dst(const scratch &s, const task &t) const {
+    value_range range;
+    if (as_stored_ && !t.padded) return range;
+    const dim size = static_cast<dim>(size_of(p_.type));
+    const dim row = 4 * panel_width() * tile_[2], panel = row * tile_[0] * tile_[1];
+    for (dim d = 0; d < t.length[0]; ++d)
+        for (dim h = 0; h < t.length[1]; ++h) {
+            const char *in =
+                static_cast<const char *>(t.data->dst)
+                + size
+                      * (t.n * p_.dst.n + t.group * p_.oc * p_.dst.c + (t.t0[0] + d) * p_.dst.x[0]
+                          + (t.t0[1] + h) * p_.dst.x[1] + t.t0[2] * p_.dst.x[2]);
+            const pack_args args{in, p_.type, p_.dst.c, p_.dst.x[2], p_.oc, t.length[2], 0,
+                t.length[2], s.dst + (d * tile_[1] + h) * row};
+            range.merge(as_stored_ ? kernels_.scan(args)
+                                   : kernels_.pack_positions(
+                                       args, {nullptr, 0, 0}, panel_width(), panel, 0));
+        }
+    return range;
+}
+
+void folded_weights::multiply(const scratch &s, const task &t) const {
+    const auto &kd = walk_[0].phases[0].taps, &kh = walk_[1].phases[0].taps;
+    const dim row = 4 * panel_width() * tile_[2], panel_bytes = row * tile_[0] * tile_[1];
+    const char *dst = s.dst;
+    if (as_stored_)
+        dst = static_cast<const char *>(t.data->dst)
+              + 4 * (t.n * p_.dst.n + t.group * p_.oc + t.t0[2] * p_.dst.x[2]);
+    product_args args{};
+    args.a = s.src;
+    args.a_run = s.runs;
+    args.b_run = s.runs + tile_[0] * tile_[1];
+    args.k = t.length[2];
+    args.a_m = 4;
+    args.a_step = 4 * walk_[2].in_step * p_.ic;
+    args.b_step = as_stored_ ? 4 * p_.dst.x[2] : 4 * panel_width();
+    args.ldc = panel_width();
+    args.accumulate = !t.start;
+    dim run = 0;
+    for (std::size_t i = 0; i < kd.size(); ++i)
+        for (std::size_t j = 0; j < kh.size(); ++j, ++run) {
+            args.runs = 0;
+            for (dim d = 0; d < t.length[0]; ++d)
+                for (dim h = 0; h < t.length[1]; ++h) {
+                    const dim x[2] = {(t.t0[0] + d) * walk_[0].in_step + kd[i].off,
+                        (t.t0[1] + h) * walk_[1].in_step + kh[j].off};
+                    if (x[0] < 0 || x[0] >= walk_[0].in_length || x[1] < 0
+                        || x[1] >= walk_[1].in_length)
+                        continue;
+                    s.runs[args.runs] = row_bytes_
+                                        * ((patch_[0].start[0][i] + d) * patch_[1].length
+                                            + patch_[1].start[0][j] + h);
+                    s.runs[tile_[0] * tile_[1] + args.runs++] =
+                        as_stored_ ? 4 * ((t.t0[0] + d) * p_.dst.x[0] + (t.t0[1] + h) * p_.dst.x[1])
+                                   : (d * tile_[1] + h) * row;
+                }
+            if (args.runs == 0 && args.accumulate) continue;
+            for (dim panel = 0; panel < panels_; ++panel) {
+                args.b = dst + panel * (as_stored_ ? 4 * panel_width() : panel_bytes);
+                args.c = t.partial + c_at(panel, run, 0);
+                multiply_run(kernels_, args, rows_, static_cast<int>(panel_vectors(panel)));
+            }
+        }
+}
+
+void folded_weights::multiply_careful(const task &t) const {
+    const auto &kd = walk_[0].phases[0].taps, &kh = walk_[1].phases[0].taps;
+    if (t.start) std::fill_n(t.partial, group_floats(), 0.0F);
+    dim run = 0;
+    for (std::size_t i = 0; i < kd.size(); ++i)
+        for (std::size_t j = 0; j < kh.size(); ++j, ++run)
+            for (const axis_tap &kw : walk_[2].phases[0].taps) {
+                const axis_tap *at[3] = {&kd[i], &kh[j], &kw};
+                for (dim c = 0; c < p_.ic; ++c)
+                    for (dim o = 0; o < p_.oc; ++o)
+                        t.partial[c_at(o / panel_width(), run, (kw.off - low_) * p_.ic + c)
+                                  + o % panel_width()] +=
+                            careful_sum(p_, walk_, at, *t.data, t.n, t.group, c, o, t.t0, t.length);
+            }
+}
+
+void folded_weights::write_out(
+    const conv::buffers &data, const float *partials, const executor &threads) const {
+    const auto &kd = walk_[0].phases[0].taps, &kh = walk_[1].phases[0].taps;
+    for_each_task(threads, p_.groups * runs_, [&](int, dim index) {
+        const dim group = index / runs_, run = index % runs_;
+        const dim offset = group * p_.weights.g
+                           + kd[static_cast<std::size_t>(run) / kh.size()].k * p_.weights.k[0]
+                           + kh[static_cast<std::size_t>(run) % kh.size()].k * p_.weights.k[1];
+        float sum[most_width];
+        for (const axis_tap &kw : walk_[2].phases[0].taps)
+            for (dim i = 0; i < p_.ic; ++i)
+                for (dim panel = 0; panel < panels_; ++panel) {
+                    const float *c = partials + group * group_floats()
+                                     + c_at(panel, run, (kw.off - low_) * p_.ic + i);
+                    const dim first = panel * panel_width();
+                    const dim columns = std::min(panel_width(), p_.oc - first);
+                    std::copy_n(c, columns, sum);
+                    for (dim part = 1; part < parts_; ++part)
+                        for (dim o = 0; o < columns; ++o) sum[o] += c[part * partial_floats() + o];
+                    for (dim o = 0; o < columns; ++o)
+                        store_rounded(data.weights, p_.out_type,
+                            offset + kw.k * p_.weights.k[2] + i * p_.weights.i
+                                + (first + o) * p_.weights.o,
+                            static_cast<double>(sum[o]), p_.accumulate);
+                }
+    });
+}
+
+work_list folded_weights::work() const {
+    work_list list;
+    list.macs_per_second = nominal_speed(kernels_);
+    list.parts = parts_;
+    list.parts_bytes = parts_ > 1 ? 4.0 * static_cast<double>(parts_ * partial_floats()) : 0;
+    const auto size = static_cast<double>(size_of(p_.type));
+    list.stages.push_back({"tiles", tasks_, workers_,
+        [this, size](dim index, dim) {
+            task_cost cost;
+            const conv::buffers none;
+            task t = make_task(none, nullptr, index);
+            for (dim tile = t.first; tile < t.last; ++tile) {
+                set_tile(t, tile);
+                double pairs = static_cast<double>(t.length[2]),
+                       inputs = static_cast<double>(p_.ic);
+                for (int a = 0; a < 2; ++a)
+                    pairs *= inside_pairs(walk_[a], walk_[a].phases[0], t.t0[a], t.length[a]);
+                for (int a = 0; a < 3; ++a)
+                    inputs *= static_cast<double>(std::min(walk_[a].in_length,
+                        (t.length[a] - 1) * walk_[a].in_step
+                            + static_cast<dim>(walk_[a].phases[0].taps.size())));
+                const auto positions = static_cast<double>(t.length[0] * t.length[1] * t.length[2]);
+                cost.macs += pairs * static_cast<double>(rows_ * panels_ * panel_width());
+                cost.read += size * (inputs + positions * static_cast<double>(p_.oc));
+            }
+            return cost;
+        }});
+    list.stages.push_back(
+        {"sum of parts", tasks_ == 0 ? 0 : p_.groups * runs_, workers_, [this](dim, dim) {
+             const auto weights = static_cast<double>(rows_ * p_.oc);
+             return task_cost{weights * static_cast<double>(parts_),
+                 4 * weights * static_cast<double>(parts_),
+                 weights * static_cast<double>(size_of(p_.out_type))};
+         }});
+    return list;
+}
+
+std::string folded_weights::describe() const {
+    if (tasks_ == 0) return "nothing to sum";
+    const auto n = [](dim v) { return std::to_string(v); };
+    return "tile " + n(tile_[0]) + "x" + n(tile_[1]) + "x" + n(tile_[2])
+           + ", taps of a row and channels folded to " + n(rows_) + ", panel " + n(panel_width())
+           + ", parts " + n(parts_) + ", tasks " + n(tasks_);
+}
+
+}  // namespace convgrad::cpu
