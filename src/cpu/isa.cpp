@@ -67,6 +67,9 @@ isa detect() {
 
     // Leaf 0x1D (the palette) is not asked: hypervisors hide it while the instructions work, and
     // palette 1 is architectural.
+#ifdef CONVGRAD_MODEL_TILES
+    return isa::amx_bf16;
+#endif
     const bool tiles = bit(xcr0, 17) && bit(xcr0, 18);
     const bool amx_tile = bit(extended.edx, 24), amx_bf16 = bit(extended.edx, 22);
     if (!(tiles && amx_tile && amx_bf16 && request_tile_permission())) return isa::avx512_bf16;

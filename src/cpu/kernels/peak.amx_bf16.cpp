@@ -1,10 +1,17 @@
 // TDPBF16PS on tiles that stay loaded: 2×2 blocks of C, as a product kernel has them.
 #include <immintrin.h>
 
+#include <algorithm>
+#include <chrono>
+
 #include "cpu/kernels/peak.hpp"
 
 namespace convgrad::cpu {
 namespace {
+
+#ifdef CONVGRAD_MODEL_TILES
+#include "cpu/kernels/tile_model.inl"
+#endif
 
 constexpr int steps = 32;
 constexpr double flops_per_tile = 2.0 * 16 * 16 * 32;
@@ -23,8 +30,10 @@ void run_matrix(dim rounds) {
         config.row_bytes[t] = 64;
         config.rows[t] = 16;
     }
+#ifndef CONVGRAD_MODEL_TILES
     // Not _tile_loadconfig, which tells GCC 12 that only the first 8 bytes are read.
     __asm__ volatile("ldtilecfg %0" ::"m"(config));
+#endif
     _tile_zero(0);
     _tile_zero(1);
     _tile_zero(2);
@@ -40,6 +49,9 @@ void run_matrix(dim rounds) {
         _tile_dpbf16ps(3, 5, 7);
     }
     _tile_release();
+#ifdef CONVGRAD_MODEL_TILES
+    tile_time.wait();
+#endif
 }
 
 }  // namespace

@@ -5,6 +5,8 @@
 // four independent C tiles cover its latency of about 52; a tile load from L1 takes 8.
 #include <immintrin.h>
 
+#include <algorithm>
+#include <chrono>
 #include <cstdint>
 #include <type_traits>
 
@@ -28,6 +30,10 @@ inline V::acc V::madd(acc c, unit a, unit b) {
 #include "cpu/kernels/store_vector.inl"
 #include "cpu/kernels/transpose_vector.inl"
 
+#ifdef CONVGRAD_MODEL_TILES
+#include "cpu/kernels/tile_model.inl"
+void enter() {}
+#else
 struct alignas(64) tile_config {
     std::uint8_t palette = 1, start_row = 0, reserved[14] = {};
     std::uint16_t row_bytes[16] = {64, 64, 64, 64, 64, 64, 64, 64};
@@ -40,6 +46,7 @@ void enter() {
     const tile_config config;
     __asm__ volatile("ldtilecfg %0" ::"m"(config));
 }
+#endif
 void leave() {
     _tile_release();
 }
@@ -174,6 +181,9 @@ void product(const product_args &p, int m, int vectors) {
         product_block<Parts, 1, 2>(p);
     else
         product_block<Parts, 1, 1>(p);
+#ifdef CONVGRAD_MODEL_TILES
+    tile_time.wait();
+#endif
 }
 
 template <typename E, int P, typename Parts>
