@@ -1,35 +1,17 @@
 #include "bench.hpp"
 
 #include <algorithm>
-#include <chrono>
-
-#include <emmintrin.h>
 
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
-#include <convgrad/error.hpp>
-
-#include "engines.hpp"
+#include "bench_scan_points.hpp"
 #include "report/report.hpp"
-#include "runner.hpp"
 #include "table.hpp"
 #include "terminal.hpp"
 
 namespace convgrad::cli {
 namespace {
-
-using clock = std::chrono::steady_clock;
-
-double since(clock::time_point start) {
-    return std::chrono::duration<double>(clock::now() - start).count();
-}
-
-/// Drops a tensor from all caches.
-void evict(const void *data, double bytes) {
-    const auto *at = static_cast<const char *>(data);
-    for (dim i = 0; i < static_cast<dim>(bytes); i += 64) _mm_clflush(at + i);
-}
 
 /// Runs every selected case and hands the results on.
 class benchmark {
@@ -43,7 +25,7 @@ public:
             bar_.show(i,
                 fmt::format("{} {} {}", to_string(c.kind), to_string(c.type), to_text(*c.problem)));
             try {
-                results_.push_back(measure(c));
+                results_.push_back(timer_.measure(c, options_.seconds, options_.cold));
                 if (options_.json) print_json(results_.back());
             } catch (const std::exception &e) {
                 complain(c, e.what());
@@ -53,59 +35,13 @@ public:
         if (!options_.json && !results_.empty())
             fmt::print("{}{}", table_text(results_), summary());
         if (!options_.html.empty() && !results_.empty()) {
-            write_bench_report(options_.html, results_, engines_, peaks_);
+            write_bench_report(options_.html, results_, timer_.engines(), timer_.peaks());
             if (!options_.output.quiet) fmt::print(stderr, "report: {}\n", options_.html);
         }
         return failed_ ? 1 : 0;
     }
 
 private:
-    bench_result measure(const op_case &c) {
-        const engine &on = engines_.get(c.on);
-        const op_call call = make_call(c, false);
-        const double needed = bytes_of(call);
-        if (needed > 0.85 * (available_memory() + store_.held()))
-            throw error(error_code::out_of_memory, fmt::format("needs {}", bytes_text(needed)));
-        const conv::buffers data = fill_tensors(call, store_, {filling::kind::reals, 1, 1});
-        const runner ready(call, data, on);
-        const auto plan = plan_of(call, on);
-        bench_result r;
-        r.what = c;
-        r.algorithm = plan->algorithm();
-        r.set = plan->instruction_set();
-        r.threads = on.threads();
-        r.bound = peaks_.limit_of(call, on);
-        const std::vector<double> times = sample(ready, call, data);
-        r.min_seconds = times.front();
-        r.median_seconds = times[times.size() / 2];
-        return r;
-    }
-
-    /// Sorted times of single executions.
-    std::vector<double> sample(
-        const runner &ready, const op_call &call, const conv::buffers &data) const {
-        constexpr std::size_t least = 3, most = 10000;
-        ready.execute();  // warm-up: pages, caches, clock frequency, threads
-        const clock::time_point begin = clock::now();
-        std::vector<double> times;
-        while (times.size() < least || (since(begin) < options_.seconds && times.size() < most)) {
-            if (options_.cold) evict_tensors(call, data);
-            const clock::time_point start = clock::now();
-            ready.execute();
-            times.push_back(since(start));
-        }
-        std::sort(times.begin(), times.end());
-        return times;
-    }
-
-    static void evict_tensors(const op_call &call, const conv::buffers &data) {
-        const void *const slots[] = {data.src, data.weights, data.dst};
-        const auto size = static_cast<double>(size_of(call.problem.type));
-        for (role which : {role::src, role::weights, role::dst})
-            evict(slots[static_cast<std::size_t>(which)],
-                static_cast<double>(call.elements_of(which)) * size);
-    }
-
     void print_json(const bench_result &r) {
         bar_.clear();
         fmt::print("{}\n", json_line(r));
@@ -127,15 +63,7 @@ private:
         for (const op_case &c : cases_) {
             if (std::find(seen.begin(), seen.end(), c.on) != seen.end()) continue;
             seen.push_back(c.on);
-            const engine &on = engines_.get(c.on);
-            text +=
-                fmt::format("  {}, {} threads: fma {:.0f} GFLOP/s", to_string(on.instruction_set()),
-                    on.threads(), peaks_.flops(cpu::peak_unit::fma, on) * 1e-9);
-            if (const double v = peaks_.flops(cpu::peak_unit::dot2, on); v > 0)
-                text += fmt::format(", bf16 dot {:.0f}", v * 1e-9);
-            if (const double v = peaks_.flops(cpu::peak_unit::matrix, on); v > 0)
-                text += fmt::format(", matrix engine {:.0f}", v * 1e-9);
-            text += fmt::format("; memory {:.1f} GB/s\n", peaks_.bandwidth(1e12, on) * 1e-9);
+            text += fmt::format("  {}\n", timer_.peaks().describe(timer_.engines().get(c.on)));
         }
         return text;
     }
@@ -143,9 +71,7 @@ private:
     const bench_options &options_;
     const std::vector<op_case> &cases_;
     progress bar_;
-    engine_cache engines_;
-    tensor_store store_;
-    machine_peaks peaks_;
+    case_timer timer_;
     std::vector<bench_result> results_;
     bool failed_ = false;
 };
@@ -165,17 +91,20 @@ std::string json_string(std::string_view text) {
     return out + "\"";
 }
 
-std::string json_line(const bench_result &r) {
-    const op_case &c = r.what;
+std::string json_case(const op_case &c) {
     return fmt::format(
-        R"({{"op": {}, "dtype": {}, "data_format": {}, "weights_format": {}, "problem": {}, "name": {}, )"
-        R"("isa": {}, "algorithm": {}, "threads": {}, "min_ms": {:.6g}, "median_ms": {:.6g}, )"
-        R"("gflops": {:.6g}, "roofline": {:.4g}}})",
+        R"("op": {}, "dtype": {}, "data_format": {}, "weights_format": {}, "problem": {}, "name": {})",
         json_string(to_string(c.kind)), json_string(to_string(c.type)),
         json_string(to_string(c.data)), json_string(to_string(c.weights)),
-        json_string(to_text(*c.problem, false)), json_string(c.problem->name),
-        json_string(to_string(r.set)), json_string(r.algorithm), r.threads, r.min_seconds * 1e3,
-        r.median_seconds * 1e3, r.gflops(), r.roofline());
+        json_string(to_text(*c.problem, false)), json_string(c.problem->name));
+}
+
+std::string json_line(const bench_result &r) {
+    return fmt::format(
+        R"({{{}, "isa": {}, "algorithm": {}, "threads": {}, "min_ms": {:.6g}, "median_ms": {:.6g}, )"
+        R"("gflops": {:.6g}, "roofline": {:.4g}}})",
+        json_case(r.what), json_string(to_string(r.set)), json_string(r.algorithm), r.threads,
+        r.min_seconds * 1e3, r.median_seconds * 1e3, r.gflops(), r.roofline());
 }
 
 std::string table_text(const std::vector<bench_result> &results) {
@@ -216,13 +145,35 @@ void add_bench_options(CLI::App &app, bench_options &options) {
         ->check(CLI::Range(0.0, 3600.0))
         ->option_text("S")
         ->group(how);
+    constexpr const char *instead = "What to measure instead";
+    app.add_flag("--plan", options.plan, "How long the making of each plan takes")->group(instead);
+    app.add_flag("--scan{1000}", options.scan,
+           "N random problems around the selected ones, all types and layouts; flags each case "
+           "that "
+           "is more than three times below its neighbours; default N: 1000")
+        ->check(CLI::Range(0, 10000000))
+        ->group(instead);
+    app.add_option("--seed", options.seed, "Of the scan's random numbers; default: 1")
+        ->option_text("N")
+        ->group(instead);
     add_output_options(app, options.output);
 }
 
 int run_bench(const bench_options &options) {
-    const selection selected = expand(options.select, embedded_set::bench);
+    selection_options select = options.select;
+    if (options.scan > 0)
+        for (std::string *list : {&select.types, &select.data_formats, &select.weights_formats})
+            if (list->empty()) *list = "all";
+    const selection selected =
+        expand(select, options.scan > 0 ? embedded_set::scan : embedded_set::bench);
     print_notes(selected.notes, options.output);
-    return benchmark(options, selected.cases).run();
+    if (options.scan == 0) {
+        if (options.plan) return run_bench_plan(options, selected.cases);
+        return benchmark(options, selected.cases).run();
+    }
+    const auto points =
+        scan_points(selected.cases, static_cast<std::size_t>(options.scan), options.seed);
+    return options.plan ? run_bench_plan(options, points) : run_bench_scan(options, points);
 }
 
 }  // namespace convgrad::cli

@@ -63,10 +63,54 @@ constexpr embedded_problem layers[] = {
     {R"(mb4ic512ih16oc256oh32kh2sh2n"unet:up2")", true},
 };
 
+constexpr embedded_problem training_shapes[] = {
+    // Stems, and the first layers of generators.
+    {R"(mb16ic3ih224oc64kh7sh2ph3n"stem:7x7s2")", false},
+    {R"(mb16ic3ih224oc32kh3sh2ph1n"stem:3x3s2")", false},
+    {R"(mb16ic3ih224oc96kh4sh4n"stem:4x4s4")", false},
+    {R"(mb16ic3ih227oc64kh11sh4ph2n"stem:11x11s4")", false},
+    {R"(mb8ic1ih28oc32kh3ph1n"stem:one_channel")", false},
+    {R"(mb1ic3id16oc64kd3pd1n"stem:3d")", false},
+    // Dense.
+    {R"(mb16ic64ih56oc64kh3ph1n"dense:3x3")", false},
+    {R"(mb16ic256ih14oc256kh3ph1n"dense:3x3_small")", false},
+    {R"(mb16ic512ih7oc512kh3ph1n"dense:3x3_7x7")", false},
+    {R"(mb16ic128ih56oc128kh3sh2ph1n"dense:3x3s2")", false},
+    {R"(mb16ic64ih56oc256kh1n"dense:1x1")", false},
+    {R"(mb16ic256ih56oc512kh1sh2n"dense:1x1s2")", false},
+    {R"(mb16ic24ih56oc144kh1n"dense:expand")", false},
+    {R"(mb4ic512ih33oc256kh3dh11ph12n"dense:dilated")", false},
+    {R"(mb1ic32id32oc64kd3pd1n"dense:3d")", false},
+    {R"(mb8ic80iw1500oc512kw5pw2n"dense:1d")", false},
+    {R"(mb4ic64iw4000oc64kw2dw7pw8ow4000n"dense:1d_dilated")", false},
+    // Depthwise and grouped.
+    {R"(g32mb16ic32ih112oc32kh3ph1n"depthwise:3x3")", false},
+    {R"(g144mb16ic144ih56oc144kh3sh2ph1n"depthwise:3x3s2")", false},
+    {R"(g576mb16ic576ih14oc576kh3ph1n"depthwise:small")", false},
+    {R"(g96mb8ic96ih56oc96kh7ph3n"depthwise:7x7")", false},
+    {R"(g32mb8ic32ih28oc64kh3ph1n"depthwise:multiplier")", false},
+    {R"(g64mb4ic64iw1000oc64kw3pw1n"depthwise:1d")", false},
+    {R"(g16mb1ic16id32oc16kd3pd1n"depthwise:3d")", false},
+    {R"(g32mb16ic128ih56oc128kh3ph1n"grouped:32x4")", false},
+    {R"(g32mb16ic256ih28oc256kh3sh2ph1n"grouped:32x8s2")", false},
+    {R"(g32mb16ic1024ih7oc1024kh3ph1n"grouped:32x32")", false},
+    {R"(g3mb8ic240ih28oc60kh1n"grouped:1x1")", false},
+    // Transposed.
+    {R"(mb32ic512ih4oc256kh4sh2ph1n"transposed:4x4s2")", true},
+    {R"(mb32ic64ih32oc3kh4sh2ph1n"transposed:3_outputs")", true},
+    {R"(mb4ic512ih16oc256kh2sh2n"transposed:2x2s2")", true},
+    {R"(mb4ic64ih64oc64oh128kh3sh2ph1n"transposed:output_padding")", true},
+    {R"(mb1ic21ih70oc21kh16sh8ph4n"transposed:upsample8")", true},
+    {R"(g64mb4ic64ih28oc64kh4sh2ph1n"transposed:depthwise")", true},
+    {R"(mb1ic64id16oc32kd2sd2n"transposed:3d")", true},
+    {R"(mb8ic256iw256oc128kw25sw4pw11ow1024n"transposed:1d")", true},
+};
+
 }  // namespace
 
 std::span<const embedded_problem> embedded_problems(embedded_set set) {
     if (set == embedded_set::bench) return layers;
+    if (set == embedded_set::scan) return training_shapes;
     return kinds;
 }
 

@@ -14,6 +14,7 @@ struct embedded_problem {
 enum class embedded_set {
     verify,  // small, one or two of every kind
     bench,   // layers of well-known networks
+    scan,    // training shapes of all kinds, as centres for random ones
 };
 
 std::span<const embedded_problem> embedded_problems(embedded_set set);

@@ -53,6 +53,10 @@ constexpr const char *bench_examples = R"(Examples:
   convgrad bench mb16ic64ih56oc64kh3ph1 --dtype all --threads 1,2
   convgrad bench --batch shapes.txt --op ConvolutionBackwardWeights --json > results.json
   convgrad bench --deconv mb32ic256ih8oc128kh4sh2ph1 --isa all --cold
+  convgrad bench --plan --batch shapes.txt --dtype all
+      how long it takes to make plans
+  convgrad bench --scan=500 --threads 1
+      500 random problems around training shapes: is one far slower than its neighbours?
 
 GFLOP/s count two for each multiply-add, padded taps included; GB/s count each tensor once. The
 roofline is the share of the time that arithmetic or memory traffic needs at the peaks measured in

@@ -15,7 +15,9 @@
 #include <fmt/format.h>
 
 #include "cpu/isa.hpp"
+#include "data.hpp"
 #include "graph/engine.hpp"
+#include "options.hpp"
 
 namespace convgrad::cli {
 namespace {
@@ -86,9 +88,15 @@ double read_rate(cpu::read_loop read, const char *data, dim part, std::atomic<bo
 
 constexpr dim granule = 4096;
 
-/// Read tests beyond this show memory and nothing else.
+/// Read tests beyond this show memory and nothing else. Not more than a part of what is free.
 std::size_t largest_working_set() {
-    return std::max<std::size_t>(std::size_t{256} << 20, 4 * cpu::cache_sizes().l3);
+    static const std::size_t size = [] {
+        constexpr std::size_t least = std::size_t{16} << 20, usual = std::size_t{256} << 20;
+        const std::size_t wanted = std::max(usual, 4 * cpu::cache_sizes().l3);
+        const auto spare = static_cast<std::size_t>(available_memory() / 8);
+        return std::max(least, std::min(wanted, spare));
+    }();
+    return size;
 }
 
 /// The next half power of two, so that similar problems share a measurement.
@@ -124,13 +132,8 @@ double machine_peaks::bandwidth(double working_set, const engine &on) {
     const std::size_t size = bucket(working_set, workers);
     const auto key = std::make_tuple(size, on.instruction_set(), workers);
     if (const auto known = bandwidth_.find(key); known != bandwidth_.end()) return known->second;
-    if (!buffer_) {
-        const std::size_t bytes = 2 * largest_working_set();
-        buffer_.reset(std::aligned_alloc(granule, bytes));
-        if (!buffer_) throw std::bad_alloc();
-        std::memset(buffer_.get(), 0, bytes);
-    }
     const dim part = std::max<dim>(granule, static_cast<dim>(size) / workers / granule * granule);
+    const char *data = buffer(static_cast<std::size_t>(part * workers));
     const cpu::executor threads = on.get().threads_up_to(workers);
     double best = 0;
     // Wide vectors are best in caches, but not always for memory.
@@ -138,13 +141,41 @@ double machine_peaks::bandwidth(double working_set, const engine &on) {
         std::vector<double> rates(static_cast<std::size_t>(workers));
         std::atomic<bool> finished{false};
         threads.run(workers, [&](int worker) {
-            const char *mine = static_cast<const char *>(buffer_.get()) + worker * part;
             rates[static_cast<std::size_t>(worker)] =
-                read_rate(cpu::find_read(set), mine, part, finished);
+                read_rate(cpu::find_read(set), data + worker * part, part, finished);
         });
         best = std::max(best, std::accumulate(rates.begin(), rates.end(), 0.0));
     }
     return bandwidth_[key] = best;
+}
+
+const char *machine_peaks::buffer(std::size_t bytes) {
+    if (bytes > buffer_bytes_) {
+        buffer_.reset();  // before asking for more: both together might not fit
+        buffer_bytes_ = 0;
+        buffer_.reset(std::aligned_alloc(granule, bytes));
+        if (!buffer_) throw std::bad_alloc();
+        std::memset(buffer_.get(), 0, bytes);
+        buffer_bytes_ = bytes;
+    }
+    return static_cast<const char *>(buffer_.get());
+}
+
+std::string machine_peaks::describe(const engine &on) {
+    std::string text = fmt::format("{}, {} threads: fma {:.0f} GFLOP/s",
+        to_string(on.instruction_set()), on.threads(), flops(cpu::peak_unit::fma, on) * 1e-9);
+    if (const double v = flops(cpu::peak_unit::dot2, on); v > 0)
+        text += fmt::format(", bf16 dot {:.0f}", v * 1e-9);
+    if (const double v = flops(cpu::peak_unit::matrix, on); v > 0)
+        text += fmt::format(", matrix engine {:.0f}", v * 1e-9);
+    text += fmt::format("; memory {:.1f} GB/s", bandwidth(1e12, on) * 1e-9);
+    for (const auto &[key, rate] : bandwidth_) {
+        const auto &[size, set, workers] = key;
+        if (set != on.instruction_set() || workers != on.threads() || size >= bucket(1e12, workers))
+            continue;
+        text += fmt::format(", {} {:.0f}", bytes_text(static_cast<double>(size)), rate * 1e-9);
+    }
+    return text;
 }
 
 limit machine_peaks::limit_of(const op_call &call, const engine &on) {

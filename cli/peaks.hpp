@@ -36,6 +36,8 @@ public:
     /// Bytes per second that all threads together read, each its part of `working_set` bytes, over
     /// and over: caches where they hold it, memory where they do not.
     double bandwidth(double working_set, const engine &on);
+    /// One line: what an engine's threads reach, with the bandwidths that were asked for.
+    std::string describe(const engine &on);
 
 private:
     struct release {
@@ -43,7 +45,10 @@ private:
     };
     std::map<std::tuple<cpu::peak_unit, isa, int>, double> flops_;
     std::map<std::tuple<std::size_t, isa, int>, double> bandwidth_;
+    const char *buffer(std::size_t bytes);
+
     std::unique_ptr<void, release> buffer_;
+    std::size_t buffer_bytes_ = 0;
 };
 
 }  // namespace convgrad::cli

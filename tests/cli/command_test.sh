@@ -161,6 +161,19 @@ expected='opdtypedata_formatweights_formatproblemnameisaalgorithmthreadsmin_msme
 out_has '"problem": "mb1ic8ih9oc8oh11kh3", "name": "a\\b*2"'
 out_has '"op": "ConvTransposeBackwardWeights", "dtype": "f32", "data_format": "NXC", "weights_format": "XOI"'
 err_is_empty
+run 0 bench mb1ic8ih9oc8kh3 --plan --dtype all --data-format all
+out_has '18 plans; the slowest takes'
+run 0 bench mb1ic8ih9oc8kh3 --plan --json --quiet
+[ "$(grep -c '"plan_us": ' "$work/out")" -eq 3 ] || complain "$what: not one line per case"
+run 0 bench --scan=2 --threads 1
+out_has '18 points, '
+run 0 bench --scan=2 mb2ic16ih14oc16kh3ph1 --seed 3 --dtype f32 --threads 1 --json
+[ "$(grep -c '"neighbours": .*"flagged": ' "$work/out")" -eq 6 ] || complain "$what: not one line per case"
+mv "$work/out" "$work/before"
+run 0 bench --scan=2 mb2ic16ih14oc16kh3ph1 --seed 3 --dtype f32 --threads 1 --json
+[ "$(grep -oE '"problem": "[^"]+"' "$work/out")" = "$(grep -oE '"problem": "[^"]+"' "$work/before")" ] ||
+    complain "$what: other problems with the same seed"
+bad '--scan' bench --scan=x
 run 1 bench mb1000000000ic3000ih500oc4kh3 --op Convolution
 err_has 'needs'
 bad '--seconds' bench --seconds -1 ic3ih5oc4kh3
