@@ -46,6 +46,7 @@ dim tiled_data::kept_units() const {
 dim tiled_data::c_floats() const {
     const dim kept =
         chunks_ == 1 ? 1 : static_cast<dim>(taps_of_.phases.size()) * panels_per_block_;
+    if (row_block_ > 0) return row_block_ * panels_per_block_ * panel_width();
     return rows_ * kept * panel_width();
 }
 
@@ -196,7 +197,10 @@ bool tiled_data::run_chunk(scratch &s, const task &t, dim chunk) const {
         multiply_careful(s, t);
         return false;
     }
-    multiply(s, t, chunk);
+    if (row_block_ > 0)
+        multiply_rows(s, t);
+    else
+        multiply(s, t, chunk);
     return true;
 }
 
@@ -397,6 +401,61 @@ void tiled_data::multiply(const scratch &s, const task &t, dim chunk) const {
     }
 }
 
+/// Pointwise layers: a few positions at a time, all panels, so that C stays in L1 and results leave
+/// in the order of memory. With a panel at a time every other line of the output would be written.
+void tiled_data::multiply_rows(const scratch &s, const task &t) const {
+    const dim size = static_cast<dim>(size_of(p_.type)), width = panels_per_block_ * panel_width();
+    const bool direct = read_input_ && !t.padded;
+    const dim step = direct ? size * roles_.in.x[2] * walk_[2].in_step : position_bytes_;
+    const conv_phase &f = taps_of_.phases[0];
+    product_args args{};
+    args.k = units(roles_.in_c);
+    args.a_step = direct ? 4 : unit_step_;
+    args.a_m = step;
+    args.a_part = patch_positions_ * kernels_.unit_bytes;
+    args.a_tile = 16 * dim{kernels_.unit_bytes};
+    args.b_step = panel_width() * kernels_.column_bytes;
+    args.b_part = args.b_step / kernels_.parts;
+    args.b_tile = 1024;
+    args.a_run = (direct ? tap_input_ : tap_patch_).data();
+    args.b_run = tap_packed_[1].data();
+    args.runs = 1;
+    args.ldc = width;
+    const char *in =
+        direct ? static_cast<const char *>(roles_.input(*t.data)) + in_offset(t, 0) + t.t0[2] * step
+               : s.patch;
+    for (dim x = 0; x < t.length[2]; x += row_block_) {
+        const dim count = std::min(row_block_, t.length[2] - x);
+        for (dim j = 0; j < panels_in(t); ++j) {
+            args.a = in + x * step;
+            args.b = s.weights + j * panel_bytes(args.k);
+            args.c = s.c + j * panel_width();
+            multiply_run(kernels_, args, count,
+                static_cast<int>(panel_vectors(t.block * panels_per_block_ + j)));
+        }
+        store_positions(s, t, f, x, count);
+    }
+}
+
+/// Positions [x, x + count) of multiply_rows leave, all channels of the block.
+void tiled_data::store_positions(
+    const scratch &s, const task &t, const conv_phase &f, dim x, dim count) const {
+    const dim size = static_cast<dim>(size_of(p_.type)), width = panels_per_block_ * panel_width();
+    const dim column = t.block * width;
+    store_args args = store_form();
+    args.c_xs = width;
+    args.channels = std::min(width, roles_.out_c - column);
+    args.bias = p_.bias ? s.bias : nullptr;
+    args.count = count;
+    args.c = s.c;
+    args.out = static_cast<char *>(roles_.output(*t.data))
+               + size * (out_position(roles_.out, f, t, column, 0, 0) + x * args.xs);
+    if (p_.add)
+        args.add = static_cast<const char *>(t.data->add)
+                   + size * (out_position(p_.add_strides, f, t, column, 0, 0) + x * args.add_xs);
+    kernels_.store(args);
+}
+
 void tiled_data::multiply_careful(const scratch &s, const task &t) const {
     for (std::size_t ph = 0; ph < taps_of_.phases.size(); ++ph) {
         const conv_phase &f = taps_of_.phases[ph];
@@ -430,22 +489,28 @@ dim tiled_data::out_position(const conv::data_strides &strides, const conv_phase
            + (f.axis[2]->first + t.t0[2] * walk_[2].out_step) * strides.x[2];
 }
 
-/// Rows [h, h + rows) of plane d of a phase and panel leave.
-void tiled_data::store_rows(
-    const scratch &s, const task &t, std::size_t ph, dim j, dim d, dim h, dim rows) const {
-    const dim size = static_cast<dim>(size_of(p_.type));
-    const dim column = (t.block * panels_per_block_ + j) * panel_width();
-    const conv_phase &f = taps_of_.phases[ph];
+/// What all stores have in common.
+store_args tiled_data::store_form() const {
     store_args args{};
     args.type = p_.type;
     args.c_cs = 1;
-    args.c_xs = panel_width();
     args.cs = roles_.out.c;
     args.xs = roles_.out.x[2] * walk_[2].out_step;
     args.add_cs = p_.add_strides.c;
     args.add_xs = p_.add_strides.x[2] * walk_[2].out_step;
     args.accumulate = p_.accumulate;
     args.relu = p_.relu;
+    return args;
+}
+
+/// Rows [h, h + rows) of plane d of a phase and panel leave.
+void tiled_data::store_rows(
+    const scratch &s, const task &t, std::size_t ph, dim j, dim d, dim h, dim rows) const {
+    const dim size = static_cast<dim>(size_of(p_.type));
+    const dim column = (t.block * panels_per_block_ + j) * panel_width();
+    const conv_phase &f = taps_of_.phases[ph];
+    store_args args = store_form();
+    args.c_xs = panel_width();
     args.channels = std::min(panel_width(), roles_.out_c - column);
     args.bias = p_.bias ? s.bias + j * panel_width() : nullptr;
     args.count = std::min(t.length[2], f.axis[2]->count - t.t0[2]);

@@ -78,6 +78,7 @@ private:
     void run_task(scratch &s, const task &t) const;
     bool run_chunk(scratch &s, const task &t, dim chunk) const;
     void choose_staging();
+    void choose_rows();
     [[nodiscard]] dim filter_size() const {
         return p_.x[0].kernel * p_.x[1].kernel * p_.x[2].kernel;
     }
@@ -89,6 +90,10 @@ private:
     [[nodiscard]] dim list_runs(const scratch &s, const conv_phase &f, const task &t, dim d, dim h,
         dim rows, const dim *in_taps, const dim *packed_taps) const;
     void multiply(const scratch &s, const task &t, dim chunk) const;
+    void multiply_rows(const scratch &s, const task &t) const;
+    void store_positions(
+        const scratch &s, const task &t, const conv_phase &f, dim x, dim count) const;
+    [[nodiscard]] store_args store_form() const;
     void multiply_careful(const scratch &s, const task &t) const;
     void load_bias(const scratch &s, const task &t) const;
     /// Whether the product of a panel goes straight to the output.
@@ -114,6 +119,7 @@ private:
     bool flat_;  // rows of a tile form one run of positions; the gaps are computed and dropped
     dim row_pitch_ = 0, plane_pitch_ = 0;  // of C, in positions
     dim rows_ = 0;                         // positions of C per phase
+    dim row_block_ = 0;  // pointwise layers: positions that leave together; 0: other layers
 
     phase_list taps_of_;
     std::vector<dim> tap_patch_;      // bytes from the patch's start

@@ -254,10 +254,22 @@ void tiled_data::settle() {
             tap_packed_[last][static_cast<std::size_t>(tap)] = tap * chunk_units * k_pitch;
     }
     choose_staging();
+    choose_rows();
     blocks_ = div_up(panels_, panels_per_block_);
     const dim per_image = p_.groups * blocks_ * tiles_[0] * tiles_[1] * tiles_[2];
     images_per_task_ = std::max<dim>(1, div_up(per_image * p_.mb, most_tasks));
     tasks_ = per_image * div_up(p_.mb, images_per_task_);
+}
+
+/// How many positions of all panels fit into a part of L1, if multiply_rows can take this layer.
+void tiled_data::choose_rows() {
+    row_block_ = 0;
+    const bool pointwise = taps_ == 1 && chunks_ == 1 && taps_of_.phases.size() == 1
+                           && walk_[0].longest == 1 && walk_[1].longest == 1;
+    if (!pointwise || roles_.out.c != 1 || write_output_ || panels_per_block_ == 1) return;
+    constexpr dim bytes = 32 << 10;
+    const dim fits = bytes / (4 * panels_per_block_ * panel_width());
+    row_block_ = std::max<dim>(32, fits / 32 * 32);
 }
 
 void tiled_data::choose_staging() {

@@ -41,39 +41,39 @@ void leave(const store_args &p, V::vec v, dim c, dim x, dim n) {
     V::template store_as_n<E>(out, v, n);
 }
 
-/// Two vectors of channels of plain results at a time, where there is an instruction for that.
+/// The first channels of a position, two vectors of plain results at a time where there is an
+/// instruction for that; how many.
 template <typename E>
-bool store_pairs(const store_args &p) {
+dim store_pairs(const store_args &p, dim x) {
+    dim c = 0;
 #ifdef __AVX512BF16__
-    const bool plain = p.bias == nullptr && p.add == nullptr && !p.accumulate && !p.relu;
-    if (!plain || !std::is_same_v<E, bf16_element> || p.channels % 32 != 0) return false;
-    for (dim x = 0; x < p.count; ++x)
-        for (dim c = 0; c < p.channels; c += 32) {
-            auto *out = static_cast<std::uint16_t *>(p.out) + x * p.xs + c;
-            const V::vec low = _mm512_loadu_ps(p.c + x * p.c_xs + c);
-            const V::vec high = _mm512_loadu_ps(p.c + x * p.c_xs + c + 16);
-            constexpr int subnormal = 0x20;  // would be flushed
-            if ((_mm512_fpclass_ps_mask(low, subnormal) | _mm512_fpclass_ps_mask(high, subnormal))
-                == 0) {
-                _mm512_storeu_si512(out, reinterpret_cast<__m512i>(_mm512_cvtne2ps_pbh(high, low)));
-                continue;
-            }
-            V::store_as<bf16_element>(out, low);
-            V::store_as<bf16_element>(out + 16, high);
+    if (!std::is_same_v<E, bf16_element>) return 0;
+    for (; c + 32 <= p.channels; c += 32) {
+        auto *out = static_cast<std::uint16_t *>(p.out) + x * p.xs + c;
+        const V::vec low = _mm512_loadu_ps(p.c + x * p.c_xs + c);
+        const V::vec high = _mm512_loadu_ps(p.c + x * p.c_xs + c + 16);
+        constexpr int subnormal = 0x20;  // would be flushed
+        if ((_mm512_fpclass_ps_mask(low, subnormal) | _mm512_fpclass_ps_mask(high, subnormal))
+            == 0) {
+            _mm512_storeu_si512(out, reinterpret_cast<__m512i>(_mm512_cvtne2ps_pbh(high, low)));
+            continue;
         }
-    return true;
+        V::store_as<bf16_element>(out, low);
+        V::store_as<bf16_element>(out + 16, high);
+    }
 #else
     static_cast<void>(p);
-    return false;
+    static_cast<void>(x);
 #endif
+    return c;
 }
 
 /// Channels side by side in C and out (NXC).
 template <typename E>
 void store_channels(const store_args &p) {
-    if (store_pairs<E>(p)) return;
+    const bool plain = p.bias == nullptr && p.add == nullptr && !p.accumulate && !p.relu;
     for (dim x = 0; x < p.count; ++x)
-        for (dim c = 0; c < p.channels; c += V::lanes) {
+        for (dim c = plain ? store_pairs<E>(p, x) : 0; c < p.channels; c += V::lanes) {
             const dim n = smaller(V::lanes, p.channels - c);
             typename V::vec v = V::template load_as_n<f32_element>(p.c + x * p.c_xs + c, n);
             if (p.bias != nullptr) v = V::add(v, V::template load_as_n<f32_element>(p.bias + c, n));
