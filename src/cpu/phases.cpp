@@ -35,6 +35,15 @@ phase_list list_phases(const axis_walk (&walk)[3], const axis_patch (&patch)[3],
     return list;
 }
 
+bool taps_side_by_side(const conv::problem &p) {
+    dim pitch = 1;
+    for (std::size_t a = 3; a-- > 0;) {
+        if (p.x[a].kernel > 1 && p.weights.k[a] != pitch) return false;
+        pitch *= p.x[a].kernel;
+    }
+    return pitch > 1 && std::min(p.weights.i, p.weights.o) == pitch;
+}
+
 dim count_taps(const axis_walk (&walk)[3]) {
     dim all = 1;
     for (const axis_walk &w : walk) {

@@ -25,6 +25,9 @@ struct phase_list {
 phase_list list_phases(const axis_walk (&walk)[3], const axis_patch (&patch)[3],
     const conv::weights_strides &weights, const conv::data_strides &in);
 
+/// Whether the taps of a filter lie side by side in their natural order (OIX, IOX).
+bool taps_side_by_side(const conv::problem &p);
+
 /// Taps of all phases.
 dim count_taps(const axis_walk (&walk)[3]);
 /// Positions of the longest phase.

@@ -275,10 +275,7 @@ void tiled_data::choose_rows() {
 void tiled_data::choose_staging() {
     staged_ = 0;
     const dim filter = filter_size(), size = static_cast<dim>(size_of(p_.type));
-    const auto &k = p_.weights.k;
-    const bool taps_inside = filter > 1 && k[2] == 1 && k[1] == p_.x[2].kernel
-                             && k[0] == p_.x[1].kernel * p_.x[2].kernel;
-    if (!taps_inside || std::min(roles_.weights_in, roles_.weights_out) != filter) return;
+    if (!taps_side_by_side(p_)) return;
     const dim fits = patch_bytes() / (size * filter * panel_width());
     staged_ = std::min<dim>(fits, 64) / kernels_.k_per_unit * kernels_.k_per_unit;
     tap_staged_.clear();

@@ -163,12 +163,8 @@ void tiled_weights::choose_parts(std::size_t workspace_limit) {
 /// Whether diff_weights has filters in one piece (OIX, IOX) and small enough to be put together.
 void tiled_weights::choose_writing() {
     const dim taps = p_.x[0].kernel * p_.x[1].kernel * p_.x[2].kernel;
-    const auto &k = p_.weights.k;
     constexpr dim most = 512 << 10;
-    taps_inside_ = taps > 1 && k[2] == 1 && k[1] == p_.x[2].kernel
-                   && k[0] == p_.x[1].kernel * p_.x[2].kernel
-                   && std::min(p_.weights.i, p_.weights.o) == taps
-                   && static_cast<dim>(taps_.kept.size()) == taps
+    taps_inside_ = taps_side_by_side(p_) && static_cast<dim>(taps_.kept.size()) == taps
                    && 4 * out_rows * panel_width() * taps <= most;
 }
 
