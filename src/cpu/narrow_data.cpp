@@ -218,17 +218,15 @@ void narrow_data::run_task(scratch &s, const task &t) const {
                 t.data->bias, p_.type, (t.first_group * roles_.out_c + c) * p_.bias_stride);
         for (dim chunk = chunks_ - 1; chunk >= 0; --chunk) pack_weights(s, t, chunk);
     }
-    // A padded tap must contribute nothing, but 0 · ∞ is NaN.
-    if (s.nonfinite && t.padded) {
-        multiply_careful(s, t);
-    } else {
-        for (dim chunk = 0; chunk < chunks_; ++chunk) {
-            if (chunks_ > 1) pack_weights(s, t, chunk);
-            pack_patch(s, t, chunk);
-            multiply(s, t, chunk);
-        }
-        if (chunks_ > 1) s.held = -1;
+    for (dim chunk = 0; chunk < chunks_; ++chunk) {
+        if (chunks_ > 1) pack_weights(s, t, chunk);
+        pack_patch(s, t, chunk);
+        multiply(s, t, chunk);
     }
+    if (chunks_ > 1) s.held = -1;
+    // A padded tap must contribute nothing, but 0 · ∞ is NaN. Only what needs it is summed again:
+    // tiles depend on the number of threads, results must not.
+    if (s.nonfinite && t.padded) multiply_careful(s, t);
     store_tile(s, t);
 }
 
@@ -310,10 +308,13 @@ void narrow_data::multiply_careful(const scratch &s, const task &t) const {
                 for (y[1] = 0; y[1] < length[1]; ++y[1])
                     for (y[2] = 0; y[2] < length[2]; ++y[2]) {
                         const dim at[3] = {t.t0[0] + y[0], t.t0[1] + y[1], t.t0[2] + y[2]};
+                        const dim group = t.first_group + c / roles_.out_c;
+                        if (!needs_care(p_, roles_, walk_, f, *t.data, group, c % roles_.out_c, at))
+                            continue;
                         s.c[(static_cast<dim>(ph) * groups_ * roles_.out_c + c) * c_pitch_
                             + y[0] * plane_pitch_ + y[1] * patch_[2].length + y[2]]
-                            = careful_sum(p_, roles_, walk_, f, *t.data, t.n,
-                                t.first_group + c / roles_.out_c, c % roles_.out_c, at);
+                            = careful_sum(p_, roles_, walk_, f, *t.data, t.n, group,
+                                c % roles_.out_c, at);
                     }
     }
 }

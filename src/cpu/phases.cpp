@@ -1,6 +1,7 @@
 #include "cpu/phases.hpp"
 
 #include <algorithm>
+#include <cmath>
 
 #include "cpu/element.hpp"
 #include "cpu/kernels/kernels.hpp"
@@ -63,6 +64,27 @@ data_roles::data_roles(const conv::problem &p)
       out_c(forward ? p.oc : p.ic), in(forward ? p.src : p.dst), out(forward ? p.dst : p.src),
       weights_in(forward ? p.weights.i : p.weights.o),
       weights_out(forward ? p.weights.o : p.weights.i) {}
+
+bool needs_care(const conv::problem &p, const data_roles &roles, const axis_walk (&walk)[3],
+    const conv_phase &f, const conv::buffers &data, dim group, dim channel, const dim (&t)[3]) {
+    const dim w_base = group * p.weights.g + channel * roles.weights_out;
+    for (const axis_tap &kd : f.axis[0]->taps)
+        for (const axis_tap &kh : f.axis[1]->taps)
+            for (const axis_tap &kw : f.axis[2]->taps) {
+                const axis_tap *tap[3] = {&kd, &kh, &kw};
+                dim w = w_base;
+                bool inside = true;
+                for (std::size_t a = 0; a < 3; ++a) {
+                    const dim x = t[a] * walk[a].in_step + tap[a]->off;
+                    inside = inside && x >= 0 && x < walk[a].in_length;
+                    w += tap[a]->k * p.weights.k[a];
+                }
+                for (dim i = 0; !inside && i < roles.in_c; ++i)
+                    if (!std::isfinite(load_float(data.weights, p.type, w + i * roles.weights_in)))
+                        return true;
+            }
+    return false;
+}
 
 float careful_sum(const conv::problem &p, const data_roles &roles, const axis_walk (&walk)[3],
     const conv_phase &f, const conv::buffers &data, dim n, dim group, dim channel,

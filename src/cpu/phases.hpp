@@ -47,6 +47,12 @@ struct data_roles {
     [[nodiscard]] void *output(const conv::buffers &data) const { return forward ? data.dst : data.src; }
 };
 
+/// Whether some tap of an output element lies outside the input and has a weight that is not finite:
+/// there a packed zero would make NaN of the sum. It depends on the element alone, never on its tile.
+/// Arguments as for careful_sum().
+bool needs_care(const conv::problem &p, const data_roles &roles, const axis_walk (&walk)[3],
+    const conv_phase &f, const conv::buffers &data, dim group, dim channel, const dim (&t)[3]);
+
 /// The plain sum of one output element over taps inside the input only, straight from the tensors: for
 /// weights with infinities or NaNs beside padding, where 0 · ∞ of a packed zero would be NaN. Slow,
 /// and rare. `t` is the position within the phase, `channel` the output channel within its group.
