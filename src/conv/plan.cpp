@@ -28,8 +28,9 @@ public:
     template <typename... Args>
     driver_plan(std::string_view name, const problem &p, const plan_limits &limits,
         const kernel_set &kernels, Args... exact)
-        : name_(name), set_(kernels.set), bias_(p, limits.workspace),
-          driver_(simplify(p), kernels, exact..., limits.threads, limits.workspace) {}
+        : name_(name), set_(kernels.set), threads_(threads_for(p, limits, kernels)),
+          bias_(p, limits.workspace),
+          driver_(simplify(p), kernels, exact..., threads_, limits.workspace) {}
 
     [[nodiscard]] std::string_view algorithm() const override { return name_; }
     [[nodiscard]] isa instruction_set() const override { return set_; }
@@ -40,13 +41,13 @@ public:
     [[nodiscard]] std::string describe() const override { return driver_.describe(); }
     [[nodiscard]] cpu::work_cut cut(int threads) const override {
         cpu::work_list work = driver_.work();
-        bias_.add_work(work, threads);
+        bias_.add_work(work, threads_);
         return cpu::cut_work(work, threads);
     }
-    void execute(
-        const buffers &data, void *workspace, const cpu::executor &threads) const override {
-        driver_.execute(data, static_cast<char *>(workspace), threads);
-        bias_.execute(data, static_cast<char *>(workspace), threads);
+    void execute(const buffers &data, void *workspace, const cpu::executor &threads) const override {
+        const cpu::executor mine = threads.limited(threads_);
+        driver_.execute(data, static_cast<char *>(workspace), mine);
+        bias_.execute(data, static_cast<char *>(workspace), mine);
     }
 
     [[nodiscard]] std::size_t walk_workspace() const override {
@@ -58,15 +59,21 @@ public:
         std::vector<cpu::batch_walk> &walks) const override {
         if constexpr (requires { driver_.walks_batch(); }) {
             char *memory = static_cast<char *>(workspace);
-            walks.push_back(driver_.walk(data, memory, threads));
-            walks.push_back(bias_.walk(data, memory + driver_bytes(), threads.threads()));
+            walks.push_back(driver_.walk(data, memory, threads.limited(threads_)));
+            walks.push_back(bias_.walk(data, memory + driver_bytes(), std::min(threads.threads(), threads_)));
         }
     }
 
 private:
     [[nodiscard]] std::size_t driver_bytes() const { return (driver_.workspace() + 63) / 64 * 64; }
+    static int threads_for(const problem &p, const plan_limits &limits, const kernel_set &kernels) {
+        if (!limits.save_threads) return limits.threads;
+        return cpu::worthwhile_threads(p, kernels, limits.threads);
+    }
+
     std::string_view name_;
     isa set_;
+    int threads_;
     cpu::channel_sums bias_;
     Driver driver_;
 };

@@ -22,6 +22,9 @@ struct plan_limits {
     std::size_t workspace = std::numeric_limits<std::size_t>::max();
     /// Non-empty: only the algorithm of this name (tests, benchmarks, explain).
     std::string_view only_algorithm = {};
+    /// Small problems run on fewer threads, down to the calling one, where waking more would cost more
+    /// than it brings.
+    bool save_threads = false;
 };
 
 /// An immutable decision; execute() may be called from many threads at once.

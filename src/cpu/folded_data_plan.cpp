@@ -86,7 +86,7 @@ folded_data::folded_data(const conv::problem &p, const kernel_set &kernels, cons
         return;  // fill_unreached does what there is to do
     choose_groups();
     choose_panels();
-    choose(threads);
+    choose(cut_threads(p, kernels));  // never the actual number: a tile decides what `exact` takes
     settle();
     if (exact != nullptr) exact_.reset(new folded_data(*this, *exact));
     while (scratch_bytes() > workspace_limit && shrink()) {

@@ -75,7 +75,7 @@ void narrow_data::choose(int threads) {
     const dim tasks_per_tile = div_up(p_.groups, groups_) * p_.mb;
     if (threads > 1)
         positions = std::max<dim>(
-            64, std::min(positions, div_up(count_positions(walk_) * tasks_per_tile, 4 * dim {threads})));
+            64, std::min(positions, div_up(count_positions(walk_) * tasks_per_tile, 10 * dim {threads})));
     choose_tile(walk_, positions, tile_);
 }
 

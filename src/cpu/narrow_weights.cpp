@@ -1,7 +1,8 @@
-// The batch and the output positions are cut into tiles, and the tiles into parts_ runs, by the problem
-// alone. For each task (a part × a block of groups), for each of its tiles: both operands are packed
-// with positions side by side and rows at the same pitch, dst with zeros in the gaps, so that a tile is
-// one long dot product per weight. Then the parts are added in order and leave with one rounding.
+// The batch and the output positions are cut into tiles, and the tiles into parts_ runs, by the
+// problem alone. For each task (a part × a block of groups), for each of its tiles: both operands
+// are packed with positions side by side and rows at the same pitch, dst with zeros in the gaps, so
+// that a tile is one long dot product per weight. Then the parts are added in order and leave with
+// one rounding.
 #include "cpu/narrow_weights.hpp"
 
 #include <algorithm>
@@ -15,11 +16,9 @@
 namespace convgrad::cpu {
 namespace {
 
-constexpr dim tile_bytes = 256 << 10;   // both operands of a task
-constexpr dim channels_wanted = 64;     // so that NXC data is read in whole cache lines
-constexpr dim partials_most = 8 << 20;
-constexpr dim tasks_wanted = 32;
-constexpr dim part_macs_least = 1 << 18;
+constexpr dim tile_bytes = 256 << 10;  // both operands of a task
+constexpr dim channels_wanted = 64;    // so that NXC data is read in whole cache lines
+constexpr dim partials_most = 6 << 20;
 constexpr dim most_planes = 64;
 
 }  // namespace
@@ -52,7 +51,8 @@ narrow_weights::narrow_weights(
     };
     choose();
     choose_parts(workspace_limit);
-    while (static_cast<std::size_t>(4 * parts_ * partial_floats()) + scratch_bytes() > workspace_limit
+    while (
+        static_cast<std::size_t>(4 * parts_ * partial_floats()) + scratch_bytes() > workspace_limit
         && (groups_ > 1 || tile_[0] * tile_[1] * tile_[2] > 1)) {
         groups_ = div_up(groups_, 2);
         target /= 2;
@@ -83,11 +83,20 @@ void narrow_weights::settle() {
 
 void narrow_weights::choose_parts(std::size_t workspace_limit) {
     const dim bytes = 4 * partial_floats();
-    const double work = conv::macs(p_) / static_cast<double>(part_macs_least);
-    parts_ = std::min(div_up(tasks_wanted, group_blocks_), partials_most / std::max<dim>(bytes, 1));
-    parts_ = std::min(parts_, static_cast<dim>(std::min(work, 1e6)));
-    parts_ = std::clamp<dim>(parts_, 1, tiles_all_);
-    while (parts_ > 1 && static_cast<std::size_t>(parts_ * bytes) + scratch_bytes() > workspace_limit)
+    const dim most = std::min({partials_most / std::max<dim>(bytes, 1), tiles_all_,
+        div_up(10 * dim{most_cut_threads}, group_blocks_)});
+    const int threads = cut_threads(p_, kernels_);
+    const double groups =
+        static_cast<double>(group_blocks_ * groups_) / static_cast<double>(p_.groups);
+    double best = 0;
+    for (dim parts = 1; parts <= std::max<dim>(most, 1) && best < fair_enough; ++parts) {
+        const double tiles = static_cast<double>(div_up(tiles_all_, parts) * parts)
+                             / static_cast<double>(tiles_all_);
+        const double share = fair_share(parts * group_blocks_, groups * tiles, threads);
+        if (share > best) best = share, parts_ = parts;
+    }
+    while (
+        parts_ > 1 && static_cast<std::size_t>(parts_ * bytes) + scratch_bytes() > workspace_limit)
         --parts_;
 }
 
@@ -99,7 +108,7 @@ std::size_t narrow_weights::scratch_bytes() const {
 std::size_t narrow_weights::workspace() const {
     if (tasks_ == 0) return 0;
     return static_cast<std::size_t>(round_up_to(4 * parts_ * partial_floats(), 64))
-        + scratch_bytes() * static_cast<std::size_t>(workers_);
+           + scratch_bytes() * static_cast<std::size_t>(workers_);
 }
 
 void narrow_weights::execute(
@@ -110,7 +119,7 @@ void narrow_weights::execute(
     float *partials = floats(workspace);
     char *memory = workspace + round_up_to(4 * parts_ * partial_floats(), 64);
     for_each_task(threads.limited(workers_), tasks_, [&](int worker, dim index) {
-        scratch s {};
+        scratch s{};
         s.dst = floats(memory + static_cast<std::size_t>(worker) * scratch_bytes());
         s.src = s.dst + groups_ * p_.oc * dst_pitch_;
         for_each_tile(index, [&](task &t) {
@@ -194,7 +203,7 @@ bool narrow_weights::pack(const scratch &s, const task &t) const {
     value_range range;
     const dim src_channels = t.groups * p_.ic, dst_channels = t.groups * p_.oc;
     const char *src = static_cast<const char *>(t.data->src)
-        + size * (t.n * p_.src.n + t.first_group * p_.ic * p_.src.c);
+                      + size * (t.n * p_.src.n + t.first_group * p_.ic * p_.src.c);
     // The whole patch, so that nothing of an earlier tile is left in it.
     for_each_patch_row(walk_, patch_, tile_, t.t0, tile_, [&](const patch_row &row) {
         range.merge(kernels_.pack_channels(
@@ -208,13 +217,13 @@ bool narrow_weights::pack(const scratch &s, const task &t) const {
     std::fill_n(s.src + src_channels * src_pitch_, patch_slack, 0.0F);
 
     const char *dst = static_cast<const char *>(t.data->dst)
-        + size * (t.n * p_.dst.n + t.first_group * p_.oc * p_.dst.c);
+                      + size * (t.n * p_.dst.n + t.first_group * p_.oc * p_.dst.c);
     const dim pitch = patch_[2].length;
     const dim whole = round_up_to((t.length[1] - 1) * pitch + t.length[2], kernels_.lanes);
     for (dim d = 0; d < t.length[0]; ++d)
         for (dim h = 0; h < t.length[1]; ++h) {
-            const dim offset = (t.t0[0] + d) * p_.dst.x[0] + (t.t0[1] + h) * p_.dst.x[1]
-                + t.t0[2] * p_.dst.x[2];
+            const dim offset =
+                (t.t0[0] + d) * p_.dst.x[0] + (t.t0[1] + h) * p_.dst.x[1] + t.t0[2] * p_.dst.x[2];
             const dim count = h + 1 < t.length[1] ? pitch : whole - h * pitch;
             range.merge(kernels_.pack_channels(
                 {dst + size * offset, p_.type, p_.dst.c, p_.dst.x[2], dst_channels, count, 0,
@@ -232,9 +241,9 @@ void narrow_weights::multiply(const scratch &s, const task &t, dim group) const 
         dst_run[d] = d * plane_pitch_;
     }
     const float *a[9], *b[4];
-    dot_args args {a, b, src_run, dst_run, t.length[0],
-        round_up_to((t.length[1] - 1) * patch_[2].length + t.length[2], kernels_.lanes), nullptr, p_.oc,
-        !t.first};
+    dot_args args{a, b, src_run, dst_run, t.length[0],
+        round_up_to((t.length[1] - 1) * patch_[2].length + t.length[2], kernels_.lanes), nullptr,
+        p_.oc, !t.first};
     float *c = t.partial + (t.first_group + group) * group_floats();
     const dim column_blocks = div_up(p_.oc, 4);
     for (dim j = 0; j < column_blocks; ++j) {
@@ -245,7 +254,7 @@ void narrow_weights::multiply(const scratch &s, const task &t, dim group) const 
             const dim r0 = rows * i / row_blocks, r1 = rows * (i + 1) / row_blocks;
             for (dim r = r0; r < r1; ++r)
                 a[r - r0] = s.src + (group * p_.ic + r / taps) * src_pitch_
-                    + tap_patch_[static_cast<std::size_t>(r % taps)];
+                            + tap_patch_[static_cast<std::size_t>(r % taps)];
             args.c = c + r0 * p_.oc + o0;
             kernels_.dot(args, static_cast<int>(r1 - r0), static_cast<int>(o1 - o0));
         }
@@ -264,8 +273,7 @@ void narrow_weights::multiply_careful(const task &t) const {
                         for (dim o = 0; o < p_.oc; ++o) {
                             float &c = t.partial[g * group_floats() + (i * taps + tap) * p_.oc + o];
                             c = (t.first ? 0 : c)
-                                + careful_sum(
-                                    p_, walk_, at, *t.data, t.n, g, i, o, t.t0, t.length);
+                                + careful_sum(p_, walk_, at, *t.data, t.n, g, i, o, t.t0, t.length);
                         }
                         ++tap;
                     }
@@ -293,8 +301,9 @@ void narrow_weights::write_out(
 std::string narrow_weights::describe() const {
     if (tasks_ == 0) return "nothing to sum";
     const auto n = [](dim v) { return std::to_string(v); };
-    return "tile " + n(tile_[0]) + "x" + n(tile_[1]) + "x" + n(tile_[2]) + ", vectors along positions, "
-        + n(groups_) + " groups a task, parts " + n(parts_) + ", tasks " + n(tasks_);
+    return "tile " + n(tile_[0]) + "x" + n(tile_[1]) + "x" + n(tile_[2])
+           + ", vectors along positions, " + n(groups_) + " groups a task, parts " + n(parts_)
+           + ", tasks " + n(tasks_);
 }
 
 }  // namespace convgrad::cpu

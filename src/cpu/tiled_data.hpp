@@ -47,7 +47,11 @@ private:
     void consider_streaming(dim panels);
     void choose_panels();
     void choose_paths();
-    void choose_blocks(int threads);
+    void choose_blocks();
+    void refine_cut(dim positions);
+    [[nodiscard]] dim count_tasks() const;
+    [[nodiscard]] double cut_seconds() const;
+    [[nodiscard]] double skew() const;
     void choose_tile(dim positions);
     bool shrink();
     void settle();

@@ -21,6 +21,7 @@ constexpr dim tile_target = 384 << 10, tile_target_amx = 768 << 10;
 // Of one position of a patch: sets k_chunk_. Tiles are read as fast from L2 as from L1, so amx
 // takes longer sums at once and saves the round trips of C.
 constexpr dim patch_row_bytes = 1024, patch_row_bytes_amx = 4096;
+constexpr dim least_rows = 24;  // of C: fewer do not hide what a task costs
 constexpr dim most_tasks = dim{1} << 30;
 
 }  // namespace
@@ -37,7 +38,7 @@ tiled_data::tiled_data(const conv::problem &p, const kernel_set &kernels, const 
     choose_chunks();
     choose_panels();
     choose_paths();
-    choose_blocks(threads);
+    choose_blocks();
     settle();
     if (exact != nullptr) exact_.reset(new tiled_data(*this, *exact));
     while (scratch_bytes() > workspace_limit && shrink()) {
@@ -123,7 +124,96 @@ void tiled_data::choose_panels() {
     panels_ = div_up(roles_.out_c, panel_width());
 }
 
-void tiled_data::choose_blocks(int threads) {
+namespace {
+
+/// Input elements that `tile` positions read along an axis.
+dim touched(const axis_walk &walk, dim tile) {
+    dim low = 0, high = 0, taps = 0;
+    for (const axis_phase &f : walk.phases)
+        for (const axis_tap &tap : f.taps) {
+            low = taps == 0 ? tap.off : std::min(low, tap.off);
+            high = taps == 0 ? tap.off : std::max(high, tap.off);
+            ++taps;
+        }
+    return std::min(tile * taps, (tile - 1) * walk.in_step + high - low + 1);
+}
+
+}  // namespace
+
+/// Rough seconds of one thread for everything that depends on tiles and blocks.
+double tiled_data::cut_seconds() const {
+    constexpr double read_bytes = 10e9, pack_bytes = 16e9, weights_bytes = 100e9, start = 0.3e-6;
+    const auto tasks = static_cast<double>(count_tasks());
+    double inputs = 1;
+    for (int a = 0; a < 3; ++a) inputs *= static_cast<double>(touched(walk_[a], tile_[a]));
+    dim rows = tile_[1] * tile_[2];
+    if (flat_) rows = round_up_to((tile_[1] - 1) * touched(walk_[2], tile_[2]) + tile_[2], 32);
+    const dim columns =
+        std::min(panels_per_block_ * panel_width(), round_up_to(roles_.out_c, kernels_.lanes));
+    const double weights = static_cast<double>(taps_ * roles_.in_c) * static_cast<double>(columns);
+    const auto size = static_cast<double>(size_of(p_.type));
+    return tasks
+           * (start + static_cast<double>(tile_[0] * rows) * weights / nominal_speed(kernels_)
+               + inputs * static_cast<double>(roles_.in_c) * size
+                     * (1 / read_bytes + (read_input_ ? 0 : 1 / pack_bytes))
+               + (keep_weights_ ? weights * static_cast<double>(kernels_.column_bytes)
+                                      / kernels_.k_per_unit / weights_bytes
+                                : weights * size / pack_bytes));
+}
+
+dim tiled_data::count_tasks() const {
+    return p_.groups * div_up(panels_, panels_per_block_) * p_.mb * tiles_[0] * tiles_[1]
+           * tiles_[2];
+}
+
+/// Smaller tiles or blocks than the caches ask for, where that is needed to keep many threads busy:
+/// the cheapest ones that do.
+void tiled_data::refine_cut(dim positions) {
+    const int threads = cut_threads(p_, kernels_);
+    dim phases = 1;
+    for (const axis_walk &walk : walk_) phases *= static_cast<dim>(walk.phases.size());
+    const dim least_positions = div_up(least_rows, phases);
+    dim best_positions = positions, best_panels = panels_per_block_;
+    double best_share = 0, best_seconds = 0;
+    for (;; panels_per_block_ = div_up(panels_per_block_, 2)) {
+        choose_tile(positions);
+        for (int tries = 0; tries < 64; ++tries) {
+            const dim volume = tile_[0] * tile_[1] * tile_[2];
+            const double share = std::min(fair_enough, fair_share(count_tasks(), skew(), threads));
+            const double seconds = cut_seconds();
+            if (share > best_share || (share == best_share && seconds < best_seconds)) {
+                best_share = share, best_seconds = seconds;
+                best_positions = volume, best_panels = panels_per_block_;
+            }
+            const dim smaller = std::min(volume - 1, volume - volume / 24);
+            if (threads == 1 || smaller < least_positions) break;
+            choose_tile(smaller);
+        }
+        if (threads == 1 || panels_per_block_ == 1) break;
+    }
+    panels_per_block_ = best_panels;
+    choose_tile(best_positions);
+}
+
+/// The largest task in terms of the mean: remainders of tiles and blocks, taps that padding skips.
+double tiled_data::skew() const {
+    const auto ratio = [](dim a, dim b) { return static_cast<double>(a) / static_cast<double>(b); };
+    double skew =
+        ratio(div_up(panels_, panels_per_block_) * panels_per_block_ * panel_width(), roles_.out_c);
+    for (int a = 0; a < 3; ++a) {
+        if (tiles_[a] == 1) continue;
+        skew *= ratio(tiles_[a] * tile_[a], walk_[a].longest);
+        double all = 0, inside = 0;
+        for (const axis_phase &f : walk_[a].phases) {
+            all += static_cast<double>(f.count) * static_cast<double>(f.taps.size());
+            inside += inside_pairs(walk_[a], f, 0, f.count);
+        }
+        if (a < 2) skew *= all / inside;
+    }
+    return skew;
+}
+
+void tiled_data::choose_blocks() {
     const bool amx = kernels_.format == operand_format::amx;
     const dim one_panel = panel_bytes(units(roles_.in_c));
     const dim target = amx ? weights_target_amx : weights_target;
@@ -134,22 +224,7 @@ void tiled_data::choose_blocks(int threads) {
         target / std::max<dim>(one_panel, 1), 1, chunks_ == 1 ? panels_ : most_panels);
     panels_per_block_ = div_up(panels_, div_up(panels_, panels_per_block_));
     if (amx && panels_per_block_ < most_panels) consider_streaming(most_panels);
-    dim positions = tile_positions();
-    choose_tile(positions);
-    // Enough tasks for every thread, as long as a tile remains worth packing for.
-    const auto tasks = [&] {
-        return p_.groups * div_up(panels_, panels_per_block_) * p_.mb * tiles_[0] * tiles_[1]
-               * tiles_[2];
-    };
-    while (threads > 1 && tasks() < 4 * dim{threads}) {
-        if (positions > 64) {
-            choose_tile(positions /= 2);
-        } else if (panels_per_block_ > 1) {
-            panels_per_block_ = div_up(panels_per_block_, 2);
-        } else {
-            break;
-        }
-    }
+    refine_cut(tile_positions());
 }
 
 /// As many positions as the caches ask for, given chunks and panels.

@@ -21,6 +21,7 @@ struct tiled_weights::task {
     float *partial;
     dim part, group;
     dim first_row, rows, first_column, columns;  // channels within the group
+    dim first_tap, last_tap;
     dim n, t0[3], length[3];
     bool padded;  // some tap lies outside src
 };
@@ -83,7 +84,7 @@ std::size_t tiled_weights::scratch_bytes() const {
 /// Filters that write_filters puts together at a time.
 std::size_t tiled_weights::stage_bytes() const {
     return static_cast<std::size_t>(
-        round_up_to(4 * out_rows * panel_width() * static_cast<dim>(tap_patch_.size()), 64));
+        round_up_to(4 * out_rows_ * panel_width() * static_cast<dim>(tap_patch_.size()), 64));
 }
 
 dim tiled_weights::partial_floats() const {
@@ -153,8 +154,9 @@ work_list tiled_weights::work() const {
 }
 
 task_cost tiled_weights::cost_of(const task &t) const {
-    double pairs =
-        static_cast<double>(t.length[2]) * static_cast<double>(walk_[2].phases[0].taps.size());
+    double pairs = static_cast<double>(t.last_tap - t.first_tap)
+                   / static_cast<double>(tap_patch_.size());
+    pairs *= static_cast<double>(t.length[2]) * static_cast<double>(walk_[2].phases[0].taps.size());
     for (int a = 0; a < 2; ++a)
         pairs *= inside_pairs(walk_[a], walk_[a].phases[0], t.t0[a], t.length[a]);
     dim src = 0;
@@ -180,6 +182,10 @@ void tiled_weights::run_task(
 template <typename Body>
 void tiled_weights::for_each_tile(dim index, Body &&body) const {
     task t{};
+    const dim taps = static_cast<dim>(tap_patch_.size()), tap_block = index % tap_blocks_;
+    t.first_tap = taps * tap_block / tap_blocks_;
+    t.last_tap = taps * (tap_block + 1) / tap_blocks_;
+    index /= tap_blocks_;
     t.first_row = index % rows_.blocks * rows_.block;
     t.rows = std::min(rows_.block, rows_.channels - t.first_row);
     index /= rows_.blocks;
@@ -415,7 +421,8 @@ void tiled_weights::multiply(
         for (dim j = 0; j * panel_width() < t.columns; ++j) {
             const int vectors = static_cast<int>(
                 std::min<dim>(vectors_, div_up(t.columns - j * panel_width(), kernels_.lanes)));
-            for (std::size_t tap = 0; tap < tap_patch_.size(); ++tap) {
+            for (auto tap = static_cast<std::size_t>(t.first_tap);
+                 tap < static_cast<std::size_t>(t.last_tap); ++tap) {
                 // Rows of src that lie in the padding would add zeros.
                 const axis_tap &tap_d = kd[tap / widths / kh.size()],
                                &tap_h = kh[tap / widths % kh.size()];
@@ -443,21 +450,20 @@ void tiled_weights::multiply(
 /// The plain sum over taps inside src only, straight from the tensors: for infinities and NaNs in
 /// dst beside padding. Slow, and rare.
 void tiled_weights::multiply_careful(const conv::buffers &data, const task &t, bool first) const {
-    std::size_t tap = 0;
+    dim tap = -1;
     for (const axis_tap &kd : walk_[0].phases[0].taps)
         for (const axis_tap &kh : walk_[1].phases[0].taps)
             for (const axis_tap &kw : walk_[2].phases[0].taps) {
+                if (++tap < t.first_tap || tap >= t.last_tap) continue;
                 const axis_tap *taps[3] = {&kd, &kh, &kw};
                 for (dim i = t.first_row; i < t.first_row + t.rows; ++i)
                     for (dim j = t.first_column; j < t.first_column + t.columns; ++j) {
-                        float *c =
-                            c_of(t.partial, t.group, j / panel_width(), static_cast<dim>(tap), i)
-                            + j % panel_width();
+                        float *c = c_of(t.partial, t.group, j / panel_width(), tap, i)
+                                   + j % panel_width();
                         *c = (first ? 0 : *c)
                              + careful_sum(p_, walk_, taps, data, t.n, t.group,
                                  rows_.is_src ? i : j, rows_.is_src ? j : i, t.t0, t.length);
                     }
-                ++tap;
             }
 }
 
@@ -528,13 +534,13 @@ void tiled_weights::write_filters(const conv::buffers &data, const float *sum, f
 
 void tiled_weights::write_out(
     const conv::buffers &data, float *partials, char *memory, const executor &threads) const {
-    const dim slices = div_up(rows_.channels, out_rows);
+    const dim slices = div_up(rows_.channels, out_rows_);
     for_each_task(threads.limited(workers_), out_slices(), [&](int worker, dim index) {
         void *mine = memory + static_cast<std::size_t>(worker) * scratch_bytes();
-        const dim row0 = index % slices * out_rows;
+        const dim row0 = index % slices * out_rows_;
         const dim panel = index / slices % panels(), group = index / slices / panels();
         write_panel(data, partials, static_cast<float *>(mine), group, panel, row0,
-            std::min(row0 + out_rows, rows_.channels));
+            std::min(row0 + out_rows_, rows_.channels));
     });
 }
 

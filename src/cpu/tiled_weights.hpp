@@ -44,11 +44,9 @@ private:
     struct task;
     struct operand;
     static constexpr dim most_runs = 256;  // per call of a kernel
-    static constexpr dim out_rows = 16;    // written at a time: all their taps stay in L1 meanwhile
-    /// How the positions of a tile become k. In fma they simply follow each other. dot2 and amx
-    /// take them in pairs that keep their distance under every tap: a row's first half with its
-    /// second, or (amx) the upper rows of a tile with the lower ones, whole rows and the gaps
-    /// between them.
+    /// How the positions of a tile become k. In fma they simply follow each other. dot2 and amx take
+    /// them in pairs that keep their distance under every tap: a row's first half with its second, or
+    /// (amx) the upper rows of a tile with the lower ones, whole rows and the gaps between them.
     struct order {
         dim half;         // distance of partners: positions, or rows
         dim runs;         // runs per plane
@@ -61,15 +59,22 @@ private:
     void choose_orientation();
     void choose_paths();
     void choose_writing();
-    void choose_blocks();
+    void choose_cut();
+    struct cut;
+    void set_cut(const cut &c);
+    void try_cuts(cut &best, int threads, int vectors, dim tap_blocks, dim most_split);
     void choose_tile(dim bytes);
-    void choose_parts(std::size_t workspace_limit);
+    [[nodiscard]] double skew() const;
+    [[nodiscard]] double cut_seconds() const;
+    [[nodiscard]] dim count_tasks() const {
+        return parts_ * p_.groups * rows_.blocks * columns_.blocks * tap_blocks_;
+    }
     void settle_tile();
 
     [[nodiscard]] dim panel_width() const { return static_cast<dim>(vectors_) * kernels_.lanes; }
     [[nodiscard]] dim panels() const { return div_up(columns_.channels, panel_width()); }
     [[nodiscard]] dim out_slices() const {
-        return p_.groups * panels() * div_up(rows_.channels, out_rows);
+        return p_.groups * panels() * div_up(rows_.channels, out_rows_);
     }
     [[nodiscard]] dim partial_floats() const;  // one part, all groups
     [[nodiscard]] float *c_of(float *partial, dim group, dim panel, dim tap, dim row) const;
@@ -126,7 +131,8 @@ private:
     /// columns.
     std::vector<dim> tap_input_, tap_rows_, tap_columns_;
     bool taps_inside_ = false;  // the taps of a filter lie side by side, and all are computed
-    dim parts_ = 1, tiles_all_ = 0;
+    dim parts_ = 1, tiles_all_ = 0, tap_blocks_ = 1;
+    dim out_rows_ = 16;  // written at a time: all their taps stay in L1 meanwhile
     dim tasks_ = 0;
     int workers_ = 1;
     std::unique_ptr<tiled_weights> exact_;

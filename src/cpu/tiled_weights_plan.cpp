@@ -12,10 +12,8 @@ namespace convgrad::cpu {
 namespace {
 
 constexpr dim tile_target = 384 << 10;  // both packed operands of a tile
-constexpr dim partials_most = 8 << 20;  // all parts together, unless one alone is larger
-constexpr dim tasks_wanted = 32;
-constexpr dim part_macs_least = 1 << 20;  // a part smaller than this is not worth its addition
-constexpr dim block_channels = 512;
+constexpr dim partials_most = 6 << 20;  // all parts together, unless one alone is larger
+constexpr dim block_channels = 512;     // at most
 
 /// Cheapest panel width for `rows` × `columns` of C, and its cost per position.
 double best_panel(const kernel_set &k, dim rows, dim columns, int &vectors) {
@@ -44,12 +42,15 @@ tiled_weights::tiled_weights(const conv::problem &p, const kernel_set &kernels,
     choose_orientation();
     choose_paths();
     choose_writing();
-    choose_blocks();
-    dim target = tile_target;
-    choose_tile(target);
+    choose_cut();
+    settle_tile();
     if (exact != nullptr) exact_.reset(new tiled_weights(*this, *exact));
-    choose_parts(workspace_limit);
-    // A smaller workspace: narrower blocks, then smaller tiles.
+    // A smaller workspace: fewer parts, narrower blocks, smaller tiles.
+    while (parts_ > 1
+           && static_cast<std::size_t>(4 * parts_ * partial_floats()) + scratch_bytes()
+                  > workspace_limit)
+        --parts_;
+    dim target = tile_target;
     while (static_cast<std::size_t>(4 * parts_ * partial_floats()) + scratch_bytes()
            > workspace_limit) {
         if (target <= 4096 && rows_.block <= kernels_.lanes && columns_.block <= panel_width())
@@ -59,9 +60,10 @@ tiled_weights::tiled_weights(const conv::problem &p, const kernel_set &kernels,
         rows_.blocks = div_up(rows_.channels, rows_.block);
         columns_.blocks = div_up(columns_.channels, columns_.block);
         choose_tile(target = std::max<dim>(target / 2, 4096));
+        settle_tile();
         if (exact != nullptr) exact_.reset(new tiled_weights(*this, *exact));
     }
-    tasks_ = parts_ * p.groups * rows_.blocks * columns_.blocks;
+    tasks_ = count_tasks();
     const std::size_t fixed = static_cast<std::size_t>(4 * parts_ * partial_floats());
     check_workspace("weights gradient", fixed + scratch_bytes(), workspace_limit);
     workers_ = static_cast<int>(std::min<dim>({std::max(threads, 1), tasks_,
@@ -113,14 +115,24 @@ void tiled_weights::choose_paths() {
     }
 }
 
-void tiled_weights::choose_blocks() {
-    const auto cut = [](side &s, dim multiple) {
-        s.blocks = div_up(s.channels, block_channels);
-        s.block = round_up_to(div_up(s.channels, s.blocks), multiple);
+/// One way to cut, and what it is worth.
+struct tiled_weights::cut {
+    dim row_blocks, column_blocks, tap_blocks, parts, target;
+    int vectors;
+    double share = -1, seconds = 0;
+};
+
+void tiled_weights::set_cut(const cut &c) {
+    const auto split = [](side &s, dim blocks, dim multiple) {
+        s.block = round_up_to(div_up(s.channels, blocks), multiple);
         s.blocks = div_up(s.channels, s.block);
     };
-    cut(rows_, kernels_.lanes);
-    cut(columns_, panel_width());
+    vectors_ = c.vectors;
+    split(rows_, c.row_blocks, kernels_.lanes);
+    split(columns_, c.column_blocks, panel_width());
+    tap_blocks_ = c.tap_blocks;
+    parts_ = c.parts;
+    choose_tile(c.target);
 }
 
 /// Tiles that keep both packed operands within `bytes`; whole rows first, then planes.
@@ -131,33 +143,86 @@ void tiled_weights::choose_tile(dim bytes) {
         walk_, std::max<dim>(8, bytes / (each * (rows_.block + columns_.block))), tile_);
     for (int a = 0; a < 3; ++a) tiles_[a] = div_up(walk_[a].longest, tile_[a]);
     tiles_all_ = p_.mb * tiles_[0] * tiles_[1] * tiles_[2];
-    settle_tile();
 }
 
-/// Parts of the reduction: as many as give enough tasks, if memory and work allow.
-void tiled_weights::choose_parts(std::size_t workspace_limit) {
-    const dim bytes = 4 * partial_floats();
-    const dim blocks = p_.groups * rows_.blocks * columns_.blocks;
-    const double work = conv::macs(p_) / static_cast<double>(part_macs_least);
-    parts_ = div_up(tasks_wanted, blocks);
-    parts_ = std::min(parts_, partials_most / std::max<dim>(bytes, 1));
-    parts_ = std::min(parts_, static_cast<dim>(std::min(work, 1e6)));
-    parts_ = std::clamp<dim>(parts_, 1, tiles_all_);
-    while (
-        parts_ > 1 && static_cast<std::size_t>(parts_ * bytes) + scratch_bytes() > workspace_limit)
-        --parts_;
-    // With too few parts, cut the gradient itself further.
-    while (parts_ * p_.groups * rows_.blocks * columns_.blocks < tasks_wanted) {
-        if (columns_.block > panel_width() && columns_.block >= rows_.block)
-            columns_.block = round_up_to(columns_.block / 2, panel_width());
-        else if (rows_.block > 4 * kernels_.lanes)
-            rows_.block = round_up_to(rows_.block / 2, kernels_.lanes);
-        else
-            break;
-        rows_.blocks = div_up(rows_.channels, rows_.block);
-        columns_.blocks = div_up(columns_.channels, columns_.block);
+/// The largest task in terms of the mean: remainders of blocks, of tiles, and of tiles per part.
+double tiled_weights::skew() const {
+    const auto ratio = [](dim a, dim b) { return static_cast<double>(a) / static_cast<double>(b); };
+    double tiles = 1;
+    for (int a = 0; a < 3; ++a) tiles *= ratio(tile_[a] * tiles_[a], walk_[a].longest);
+    const dim most = div_up(tiles_all_, parts_), taps = static_cast<dim>(taps_.kept.size());
+    return ratio(rows_.blocks * rows_.block, rows_.channels) * ratio(most * parts_, tiles_all_)
+           * ratio(columns_.blocks * columns_.block, columns_.channels)
+           * ratio(div_up(taps, tap_blocks_) * tap_blocks_, taps)
+           * (1 + (tiles - 1) / static_cast<double>(most));
+}
+
+/// Rough seconds of one thread.
+double tiled_weights::cut_seconds() const {
+    constexpr double read_bytes = 20e9, pack_bytes = 16e9, sum_bytes = 20e9, c_bytes = 100e9,
+                     start = 0.3e-6;
+    const auto number = [](auto v) { return static_cast<double>(v); };
+    double dst = number(p_.mb * p_.groups), src = dst;
+    for (int a = 0; a < 3; ++a) {
+        dst *= number(walk_[a].longest);
+        src *= number(walk_[a].in_length)
+               * (number(tile_[a] - 1) + number(walk_[a].phases[0].taps.size())) / number(tile_[a]);
     }
-    settle_tile();
+    const auto copied = [&](const side &s) {
+        return (s.is_src ? src : dst) * number(s.channels)
+               * (1 / read_bytes + (s.as_stored ? 0 : 1 / pack_bytes));
+    };
+    const double copies =
+        number(size_of(p_.type)) * number(tap_blocks_)
+        * (copied(rows_) * number(columns_.blocks) + copied(columns_) * number(rows_.blocks));
+    const double floats = number(taps_.kept.size())
+                          * number(p_.groups * padded(rows_, rows_.channels))
+                          * number(padded(columns_, columns_.channels));
+    double steps = number(rows_.block * columns_.block) / kernels_.lanes;
+    if (!amx()) {
+        const dim pieces = div_up(rows_.block, kernels_.max_m[vectors_]);
+        steps = number(pieces * div_up(columns_.block, panel_width()))
+                * step_cost(div_up(rows_.block, pieces), vectors_);
+    }
+    const double multiply = dst * number(taps_.kept.size()) * number(rows_.blocks * columns_.blocks)
+                            * steps * kernels_.lanes / nominal_speed(kernels_);
+    return multiply + copies + number(parts_ - 1) * 8 * floats / sum_bytes
+           + number(tiles_all_) * 8 * floats / c_bytes
+           + start * number(p_.groups * tiles_all_ * rows_.blocks * columns_.blocks * tap_blocks_);
+}
+
+/// Looks through blocks, tiles and parts for a better cut than `best`, with at most `most_split`
+/// times the blocks that cache sizes ask for along each side.
+void tiled_weights::try_cuts(cut &best, int threads, int vectors, dim tap_blocks, dim most_split) {
+    vectors_ = vectors;
+    const dim bytes = 4 * p_.groups * static_cast<dim>(taps_.kept.size())
+                      * padded(rows_, rows_.channels) * padded(columns_, columns_.channels);
+    const dim most_parts = std::max<dim>(1, partials_most / bytes);
+    const dim least_row = div_up(rows_.channels, block_channels);
+    const dim least_column = div_up(columns_.channels, block_channels);
+    const auto within = [&](dim least, dim blocks, dim channels, dim smallest) {
+        return blocks == least || (blocks <= least * most_split && channels >= blocks * smallest);
+    };
+    for (dim row = least_row; within(least_row, row, rows_.channels, 2 * kernels_.lanes); row *= 2)
+        for (dim column = least_column;
+             within(least_column, column, columns_.channels, panel_width()); column *= 2)
+            for (dim target : {tile_target, tile_target / 3}) {
+                cut c{row, column, tap_blocks, 1, target, vectors};
+                set_cut(c);
+                const dim blocks = count_tasks(), most = std::min(most_parts, tiles_all_);
+                for (int rounds = 0; rounds <= 5; ++rounds) {
+                    c.parts = rounds == 0   ? 1
+                              : rounds == 5 ? most
+                                            : rounds * most_cut_threads / blocks;
+                    if (c.parts < 1 || c.parts > most) continue;
+                    parts_ = c.parts;
+                    c.share = std::min(fair_enough, fair_share(count_tasks(), skew(), threads));
+                    c.seconds = cut_seconds();
+                    if (c.share > best.share || (c.share == best.share && c.seconds < best.seconds))
+                        best = c;
+                    if (threads == 1) return;
+                }
+            }
 }
 
 /// Whether diff_weights has filters in one piece (OIX, IOX) and small enough to be put together.
@@ -165,7 +230,22 @@ void tiled_weights::choose_writing() {
     const dim taps = p_.x[0].kernel * p_.x[1].kernel * p_.x[2].kernel;
     constexpr dim most = 512 << 10;
     taps_inside_ = taps_side_by_side(p_) && static_cast<dim>(taps_.kept.size()) == taps
-                   && 4 * out_rows * panel_width() * taps <= most;
+                   && 4 * out_rows_ * panel_width() * taps <= most;
+}
+
+/// Blocks, tiles and parts: the cheapest that keep as many threads busy as the work is worth.
+void tiled_weights::choose_cut() {
+    const int threads = cut_threads(p_, kernels_), vectors = vectors_;
+    cut best{1, 1, 1, 1, tile_target, vectors};
+    try_cuts(best, threads, vectors, 1, 16);
+    // Narrower panels divide more evenly; blocks of taps read both operands again.
+    for (int v = 1; best.share < fair_enough && v < vectors; ++v)
+        if (columns_.channels % (v * kernels_.lanes) == 0) try_cuts(best, threads, v, 1, 16);
+    const dim taps = static_cast<dim>(taps_.kept.size());
+    for (dim blocks = 2; best.share < fair_enough && blocks <= std::min<dim>(taps, 32); blocks *= 2)
+        try_cuts(best, threads, best.vectors, blocks, 2);
+    set_cut(best);
+    while (out_rows_ > 1 && out_slices() < 2 * dim{threads}) out_rows_ /= 2;
 }
 
 void tiled_weights::settle_tile() {

@@ -1,6 +1,7 @@
 #include "cpu/work_cut.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <queue>
 #include <utility>
 
@@ -14,6 +15,7 @@ namespace {
 
 constexpr double bytes_per_second = 8e9;  // of a nominal core, to and from memory
 constexpr double start_seconds = 0.2e-6;  // of a task
+constexpr double look_seconds = 1e-6;     // for work elsewhere, when a worker has run dry
 /// More tasks than this are played through in bundles of equal length.
 constexpr dim most_steps = dim{1} << 15;
 
@@ -52,9 +54,15 @@ public:
         while (!idle.empty()) {
             const std::size_t worker = idle.top().second;
             idle.pop();
-            const dim step = take(worker);
+            range &own = ranges_[worker];
+            const bool look = own.next == own.end && !own.looked;
+            const dim step = look ? 0 : take(worker);
             if (step < 0) continue;
-            perform(worker, step);
+            if (look)
+                loads_[worker].seconds += look_seconds;
+            else
+                perform(worker, step);
+            own.looked = look;
             idle.emplace(loads_[worker].seconds, worker);
         }
         return loads_;
@@ -64,6 +72,7 @@ private:
     struct range {
         dim next, end;
         dim before;  // last task of its owner
+        bool looked = false;
     };
 
     dim take(std::size_t worker) {
@@ -123,6 +132,46 @@ work_cut cut_work(const work_list &work, int threads) {
             spread_of(loads, &thread_load::written)});
     }
     return cut;
+}
+
+namespace {
+
+/// The least that an execution takes on a nominal core.
+double least_seconds(const conv::problem &p, const kernel_set &kernels) {
+    double src = static_cast<double>(p.mb * p.groups * p.ic),
+           dst = static_cast<double>(p.mb * p.groups * p.oc);
+    for (const conv::axis &a : p.x) {
+        src *= static_cast<double>(a.src);
+        dst *= static_cast<double>(a.dst);
+    }
+    return conv::macs(p) / nominal_speed(kernels)
+           + (src + dst) * static_cast<double>(size_of(p.type)) / bytes_per_second;
+}
+
+int threads_at(double seconds, double each, int most) {
+    return static_cast<int>(
+        std::clamp(seconds / each, 1.0, static_cast<double>(std::max(most, 1))));
+}
+
+}  // namespace
+
+int worthwhile_threads(const conv::problem &p, const kernel_set &kernels, int most) {
+    return threads_at(least_seconds(p, kernels), 20e-6, most);  // a few times what waking takes
+}
+
+int cut_threads(const conv::problem &p, const kernel_set &kernels) {
+    return threads_at(least_seconds(p, kernels), 8e-6, most_cut_threads);
+}
+
+double fair_share(dim tasks, double skew, int threads) {
+    double worst = 1;
+    for (int n : {2, 4, 8, 16, 32, most_cut_threads}) {
+        if (n > threads) break;
+        const auto each = static_cast<double>(tasks) / n;
+        // Everybody takes as many as the busiest, or nobody starts a task after all are taken.
+        worst = std::min(worst, std::max(each / std::ceil(each) / skew, each / (each + skew)));
+    }
+    return worst;
 }
 
 double nominal_speed(const kernel_set &kernels) {

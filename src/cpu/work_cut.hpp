@@ -64,6 +64,21 @@ struct work_cut {
 
 work_cut cut_work(const work_list &work, int threads);
 
+/// Drivers cut for up to this many threads, and their cut never depends on how many there are:
+/// tiles decide which values share a format's limits, parts the order of a sum.
+inline constexpr int most_cut_threads = 64;
+
+/// The threads, from 1 to `most`, that a problem keeps busy for some time each.
+int worthwhile_threads(const conv::problem &p, const kernel_set &kernels, int most);
+/// The threads to cut for: rather too many than too few.
+int cut_threads(const conv::problem &p, const kernel_set &kernels);
+
+/// The worst balance on any number of threads up to `threads` that cut_work() may find for `tasks`
+/// tasks, the largest of which is `skew` times the mean: a lower bound.
+double fair_share(dim tasks, double skew, int threads);
+/// What fair_share() should reach where there is a choice.
+inline constexpr double fair_enough = 0.93;
+
 /// Multiply-adds per second of a nominal core of 3 GHz with these kernels.
 double nominal_speed(const kernel_set &kernels);
 

@@ -20,8 +20,11 @@ struct engine::impl {
 
     /// What a plan for this engine may use.
     [[nodiscard]] conv::plan_limits limits() const {
-        return {
-            .max_isa = set, .threads = threads, .workspace = workspace_limit, .only_algorithm = {}};
+        return {.max_isa = set,
+            .threads = threads,
+            .workspace = workspace_limit,
+            .only_algorithm = {},
+            .save_threads = true};
     }
     /// Its threads, at most `most` of them: a plan has workspace for no more than it was made for.
     [[nodiscard]] cpu::executor threads_up_to(int most) const {
