@@ -51,8 +51,7 @@ void set_channels(problem &p, int groups, std::uint64_t variety) {
 
 /// Runs one problem on the given instruction sets; false after a failure.
 bool check(workbench &bench, const problem &p, std::span<const isa> sets, std::uint64_t seed) {
-    const auto side = seed % 2 ? guarded_memory::side::begin : guarded_memory::side::end;
-    bench.load(p, fill::integers, seed, side);
+    bench.load(p, fill::integers, seed);
     bench.run_reference();
     for (const isa set : sets) {
         bench.run({.max_isa = set});

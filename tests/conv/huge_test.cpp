@@ -25,7 +25,10 @@ public:
             const dim bytes = span_of(p, r) * static_cast<dim>(size_of(type_of(p, r)));
             auto &memory = memory_[static_cast<std::size_t>(r)];
             memory = std::make_unique<guarded_memory>(static_cast<std::size_t>(bytes));
-            data_[static_cast<std::size_t>(r)] = memory->place(static_cast<std::size_t>(bytes));
+            // One type's tensors end at a guard page where the other's begin behind one.
+            const bool front = (static_cast<int>(r) + (p.type == data_type::f32 ? 1 : 0)) % 2 == 0;
+            data_[static_cast<std::size_t>(r)] = memory->place(static_cast<std::size_t>(bytes),
+                front ? guarded_memory::side::begin : guarded_memory::side::end);
         }
     }
     /// Small numbers into an input; all of it, or its first elements.

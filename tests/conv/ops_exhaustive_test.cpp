@@ -162,7 +162,10 @@ public:
     void set(data_type type, dims shape) {
         type_ = type;
         values = dense(std::move(shape));
-        data_ = memory_.place(values.values.size() * size_of(type));
+        // Both guard pages in turn, out of step with the loops over cases.
+        const bool front = rng(++placed_).next() % 2 == 0;
+        data_ = memory_.place(values.values.size() * size_of(type),
+            front ? guarded_memory::side::begin : guarded_memory::side::end);
     }
     void fill_integers(rng &random) {
         for (double &v : values.values) v = static_cast<double>(random.between(-15, 15));
@@ -200,6 +203,7 @@ private:
     }
 
     guarded_memory memory_{1U << 14};
+    std::uint64_t placed_ = 0;
     data_type type_ = data_type::undef;
     std::byte *data_ = nullptr;
     std::vector<std::byte> expected_;

@@ -174,6 +174,10 @@ std::uint64_t scattered(std::uint64_t number) {
     return rng(number ^ 0x5bd1e995U).next();
 }
 
+guarded_memory::side side_in_turn(std::uint64_t number) {
+    return scattered(number) % 2 ? guarded_memory::side::begin : guarded_memory::side::end;
+}
+
 }  // namespace
 
 std::span<const isa> affordable_isas(std::uint64_t number, std::uint64_t share) {
@@ -209,14 +213,16 @@ bool workbench::is_output(role r) const {
     return r == output_of(problem_) || (r == role::bias && problem_.what == pass::backward_weights);
 }
 
-void workbench::load(
-    const conv::problem &p, fill how, std::uint64_t seed, guarded_memory::side side) {
+void workbench::load(const conv::problem &p, fill how, std::uint64_t seed,
+    std::optional<guarded_memory::side> side) {
     problem_ = p;
     rng random(seed);
+    ++loads_;
     for (const role r : all_roles) {
         tensor_memory &t = of(r);
         t.bytes = static_cast<std::size_t>(span_of(p, r) * element_bytes(type_of(p, r)));
-        t.data = t.memory.place(t.bytes, side);
+        t.data = t.memory.place(
+            t.bytes, side.value_or(side_in_turn(loads_ * 8 + static_cast<std::uint64_t>(r))));
         std::fill_n(t.data, t.bytes, poison);
         if (!is_output(r) || p.accumulate) fill_tensor(r, how, random);
         if (is_output(r)) t.initial.assign(t.data, t.data + t.bytes);
@@ -279,7 +285,7 @@ run_report workbench::run(const run_options &how) {
     }
     // Aligned to 64 bytes, so up to 63 bytes remain before the guard page: canaries.
     const std::size_t bytes = plan->workspace(), room = (bytes + 63) / 64 * 64;
-    std::byte *workspace = workspace_.place(room);
+    std::byte *workspace = workspace_.place(room, side_in_turn(++runs_));
     std::fill_n(workspace, room, poison);
     plan->execute(data_, workspace, cpu::executor(how.pool, how.threads));
     for (std::size_t i = bytes; i < room; ++i)

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -74,9 +75,10 @@ class workbench {
 public:
     workbench();
 
-    /// Lays out and fills all tensors.
+    /// Lays out and fills all tensors. Each lies flush against the guard page behind it or the one
+    /// before it: by turns that no loop's length is in step with, or all at the given side.
     void load(const conv::problem &p, fill how, std::uint64_t seed,
-        guarded_memory::side side = guarded_memory::side::end);
+        std::optional<guarded_memory::side> side = std::nullopt);
 
     [[nodiscard]] const conv::problem &problem() const { return problem_; }
     /// Inputs, and the outputs of the last run().
@@ -126,6 +128,7 @@ private:
     conv::buffers data_;
     std::array<tensor_memory, 5> tensors_;
     guarded_memory workspace_{1U << 20};
+    std::uint64_t loads_ = 0, runs_ = 0;
 };
 
 }  // namespace convgrad::test
