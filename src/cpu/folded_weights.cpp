@@ -106,7 +106,8 @@ void folded_weights::settle() {
 void folded_weights::choose_parts(std::size_t workspace_limit) {
     const dim bytes = 4 * partial_floats();
     const double work = conv::macs(p_) / static_cast<double>(part_macs_least);
-    parts_ = std::min(div_up(tasks_wanted, p_.groups), partials_most / bytes);
+    const dim wanted = std::max<dim>(tasks_wanted, 2 * cut_threads(p_, kernels_));
+    parts_ = std::min(div_up(wanted, p_.groups), partials_most / bytes);
     parts_ = std::min(parts_, static_cast<dim>(std::min(work, 1e6)));
     parts_ = std::clamp<dim>(parts_, 1, tiles_all_);
     while (

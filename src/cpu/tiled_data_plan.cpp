@@ -142,7 +142,8 @@ dim touched(const axis_walk &walk, dim tile) {
 
 /// Rough seconds of one thread for everything that depends on tiles and blocks.
 double tiled_data::cut_seconds() const {
-    constexpr double read_bytes = 10e9, pack_bytes = 16e9, weights_bytes = 100e9, start = 0.3e-6;
+    const double pack_bytes = kernels_.parts > 1 ? 10e9 : 16e9;
+    constexpr double read_bytes = 10e9, weights_bytes = 100e9, start = 0.3e-6;
     const auto tasks = static_cast<double>(count_tasks());
     double inputs = 1;
     for (int a = 0; a < 3; ++a) inputs *= static_cast<double>(touched(walk_[a], tile_[a]));

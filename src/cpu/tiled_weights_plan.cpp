@@ -159,8 +159,9 @@ double tiled_weights::skew() const {
 
 /// Rough seconds of one thread.
 double tiled_weights::cut_seconds() const {
-    constexpr double read_bytes = 20e9, pack_bytes = 16e9, sum_bytes = 20e9, c_bytes = 100e9,
+    constexpr double read_bytes = 20e9, sum_bytes = 20e9, c_bytes = 100e9,
                      start = 0.3e-6;
+    const double pack_bytes = kernels_.parts > 1 ? 6e9 : 16e9;  // splitting costs more than copying
     const auto number = [](auto v) { return static_cast<double>(v); };
     double dst = number(p_.mb * p_.groups), src = dst;
     for (int a = 0; a < 3; ++a) {

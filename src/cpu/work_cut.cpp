@@ -160,7 +160,7 @@ int worthwhile_threads(const conv::problem &p, const kernel_set &kernels, int mo
 }
 
 int cut_threads(const conv::problem &p, const kernel_set &kernels) {
-    return threads_at(least_seconds(p, kernels), 8e-6, most_cut_threads);
+    return threads_at(least_seconds(p, kernels), worthwhile_seconds(p.what), most_cut_threads);
 }
 
 double fair_share(dim tasks, double skew, int threads) {

@@ -70,7 +70,13 @@ inline constexpr int most_cut_threads = 64;
 
 /// The threads, from 1 to `most`, that a problem keeps busy for some time each.
 int worthwhile_threads(const conv::problem &p, const kernel_set &kernels, int most);
-/// The threads to cut for: rather too many than too few.
+/// What each thread should have to do where a cut is made for many. Finer cuts cost everybody: small
+/// tiles overlap, and narrow blocks of a weights gradient pack both operands again (on AMX, modelled:
+/// a third of its speed when cut for threads of 20 µs).
+constexpr double worthwhile_seconds(conv::pass what) {
+    return what == conv::pass::backward_weights ? 300e-6 : 60e-6;
+}
+/// The threads to cut for.
 int cut_threads(const conv::problem &p, const kernel_set &kernels);
 
 /// The worst balance on any number of threads up to `threads` that cut_work() may find for `tasks`

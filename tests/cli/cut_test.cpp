@@ -1,0 +1,139 @@
+// How plans cut their work for many threads: a computed model, not a timing.
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+
+#include <gtest/gtest.h>
+
+#include "conv/plan.hpp"
+#include "op_case.hpp"
+#include "support/pools.hpp"
+#include "support/workbench.hpp"
+#include "training_shapes.hpp"
+
+namespace convgrad::cli {
+namespace {
+
+constexpr isa sets[] = {isa::portable, isa::avx2, isa::avx512, isa::avx512_bf16, isa::amx_bf16};
+constexpr data_type types[] = {data_type::f32, data_type::bf16, data_type::f16};
+
+constexpr double least_balance = 0.9;
+
+/// Calls body(case, plan) for every training shape, op, type, layout and instruction set. Only
+/// plans are made, so the machine need not have the instruction set.
+template <typename Body>
+void for_each_plan(int threads, dim mb, Body &&body) {
+    for (const training_shape &shape : training_shapes)
+        for (const op_kind kind : all_op_kinds) {
+            if (is_transposed(kind) != shape.deconv) continue;
+            op_case c;
+            problem_string text = parse_problem(shape.text, shape.deconv);
+            if (mb > 0) text.mb = mb;
+            c.problem = std::make_shared<problem_string>(text);
+            c.kind = kind;
+            for (const data_type type : types)
+                for (const auto data : {ops::data_format::nxc, ops::data_format::ncx})
+                    for (const auto weights : weights_formats_of(kind))
+                        for (const isa set : sets) {
+                            c.type = type;
+                            c.data = data;
+                            c.weights = weights;
+                            const auto plan = conv::make_plan(
+                                make_call(c, false).problem, {.max_isa = set, .threads = threads});
+                            if (plan->instruction_set() == set) body(c, *plan);
+                        }
+        }
+}
+
+std::string name_of(const op_case &c, const conv::plan &plan) {
+    std::string text(to_string(c.kind));
+    text.append(" ").append(to_string(c.type)).append(" ").append(to_string(c.data));
+    text.append(" ").append(to_string(c.weights)).append(" ").append(to_text(*c.problem));
+    text.append(": ")
+        .append(to_string(plan.instruction_set()))
+        .append(" ")
+        .append(plan.algorithm());
+    return text.append(", ").append(plan.describe());
+}
+
+struct summary {
+    int plans = 0, worthwhile = 0, poor = 0;
+    double worst = 1;
+};
+
+summary check_balance(int threads, dim mb) {
+    summary s;
+    const bool print = std::getenv("CUT_TABLE") != nullptr;
+    for_each_plan(threads, mb, [&](const op_case &c, const conv::plan &plan) {
+        ++s.plans;
+        const cpu::work_cut cut = plan.cut(threads);
+        const double work = plan.cut(1).total_seconds();
+        // Cuts count arithmetic only; work here counts memory too.
+        if (work < 2 * threads * cpu::worthwhile_seconds(make_call(c, false).problem.what)) return;
+        ++s.worthwhile;
+        s.worst = std::min(s.worst, cut.balance());
+        if (print)
+            std::printf("%d\t%.3f\t%.0f\t%s\n", threads, cut.balance(), work * 1e6,
+                name_of(c, plan).c_str());
+        if (cut.balance() >= least_balance) return;
+        ++s.poor;
+    });
+    // Nearly all reach it; none is far off.
+    EXPECT_LE(s.poor, s.worthwhile / 30) << "of " << s.worthwhile;
+    EXPECT_GE(s.worst, 0.7);
+    EXPECT_GT(s.worthwhile, s.plans / 20);
+    std::printf("%d threads: %d of %d plans below %.2f, the worst %.3f\n", threads, s.poor,
+        s.worthwhile, least_balance, s.worst);
+    return s;
+}
+
+TEST(cut, balanced_on_16_threads) {
+    check_balance(16, 0);
+}
+TEST(cut, balanced_on_64_threads) {
+    check_balance(64, 0);
+}
+TEST(cut, one_image_balanced_on_16_threads) {
+    check_balance(16, 1);
+}
+TEST(cut, odd_batch_balanced_on_16_threads) {
+    check_balance(16, 5);
+}
+
+// Many more threads than cores, started anew for each run: whatever the order in which tasks begin
+// and end, the result has the bits of one thread.
+TEST(cut, same_bits_on_1_16_and_64_threads) {
+    constexpr double most_macs = 4e8, most_emulated_macs = 2e7;
+    test::workbench bench;
+    test::spawning_pool pool;
+    int number = 0;
+    for (const training_shape &shape : training_shapes)
+        for (const op_kind kind : all_op_kinds) {
+            if (is_transposed(kind) != shape.deconv) continue;
+            op_case c;
+            problem_string text = parse_problem(shape.text, shape.deconv);
+            text.mb = 1 + number % 2;
+            c.problem = std::make_shared<problem_string>(text);
+            c.kind = kind;
+            c.type = types[++number % 3];
+            c.data = number % 4 < 2 ? ops::data_format::nxc : ops::data_format::ncx;
+            c.weights = weights_formats_of(kind)[0];
+            const conv::problem p = make_call(c, false).problem;
+            if (conv::macs(p) > most_macs) continue;
+            bench.load(p, test::fill::reals, static_cast<std::uint64_t>(number));
+            const isa any = test::affordable_isa(static_cast<std::uint64_t>(number));
+            const isa set =
+                conv::macs(p) > most_emulated_macs ? std::min(any, isa::avx512_bf16) : any;
+            bench.run({.max_isa = set});
+            const auto alone = bench.output_bytes();
+            for (const int threads : {16, 64}) {
+                bench.run({.max_isa = set, .threads = threads, .pool = &pool});
+                EXPECT_EQ(bench.output_bytes(), alone)
+                    << threads << " threads, " << to_string(kind) << ' ' << to_string(c.type) << ' '
+                    << to_text(*c.problem);
+            }
+        }
+}
+
+}  // namespace
+}  // namespace convgrad::cli
