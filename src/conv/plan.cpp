@@ -5,6 +5,7 @@
 #include "conv/simplify.hpp"
 #include "cpu/channel_sums.hpp"
 #include "cpu/depthwise.hpp"
+#include "cpu/depthwise_planes.hpp"
 #include "cpu/folded_data.hpp"
 #include "cpu/folded_weights.hpp"
 #include "cpu/kernels/kernels.hpp"
@@ -85,7 +86,7 @@ const kernel_set *best_fma(isa most) {
     return nullptr;
 }
 
-enum class shape : std::uint8_t { depthwise, narrow, folded, merged, tiled };
+enum class shape : std::uint8_t { depthwise, planes, narrow, folded, merged, tiled };
 
 struct algorithm {
     std::string_view name;
@@ -99,6 +100,9 @@ constexpr algorithm algorithms[] = {
     {"depthwise.fma", shape::depthwise, operand_format::fma, isa::avx512},
     {"depthwise.fma", shape::depthwise, operand_format::fma, isa::avx2},
     {"depthwise.fma", shape::depthwise, operand_format::fma, isa::portable},
+    {"planes.fma", shape::planes, operand_format::fma, isa::avx512},
+    {"planes.fma", shape::planes, operand_format::fma, isa::avx2},
+    {"planes.fma", shape::planes, operand_format::fma, isa::portable},
     {"folded.amx", shape::folded, operand_format::amx, isa::amx_bf16},
     {"merged.amx", shape::merged, operand_format::amx, isa::amx_bf16},
     {"merged.dot2", shape::merged, operand_format::dot2, isa::avx512_bf16},
@@ -173,6 +177,7 @@ std::string refuse(const algorithm &a, const problem &p, const plan_limits &limi
     const kernel_set *kernels = cpu::find_kernels(a.set, a.format, p.type, p.math);
     if (kernels == nullptr) return "no kernels for " + std::string(to_string(p.type));
     if (a.form == shape::depthwise) return cpu::refuse_depthwise(p);
+    if (a.form == shape::planes) return cpu::refuse_planes(p);
     if (a.format == operand_format::amx && p.type == data_type::f32 && p.math == math_mode::accurate
         && !asked && shortest_sum(p) < shortest_split_sum)
         return "sums of " + std::to_string(shortest_sum(p))
@@ -206,6 +211,10 @@ std::unique_ptr<const plan> build(const algorithm &a, const problem &p, const pl
         return std::make_unique<driver_plan<cpu::folded_data>>(a.name, p, limits, kernels, exact);
     if (a.form == shape::merged)
         return std::make_unique<driver_plan<cpu::merged_weights>>(a.name, p, limits, kernels, exact);
+    if (a.form == shape::planes && weights)
+        return std::make_unique<driver_plan<cpu::plane_weights>>(a.name, p, limits, kernels);
+    if (a.form == shape::planes)
+        return std::make_unique<driver_plan<cpu::plane_data>>(a.name, p, limits, kernels);
     if (a.form == shape::narrow && weights)
         return std::make_unique<driver_plan<cpu::narrow_weights>>(a.name, p, limits, kernels);
     if (a.form == shape::narrow)

@@ -88,6 +88,7 @@ void depthwise_data::choose_tasks(int threads) {
         tasks_ = count();
     }
     workers_ = static_cast<int>(std::min<dim>(std::max(threads, 1), tasks_));
+    ahead_ = worth_fetching_ahead(p_);
 }
 
 std::size_t depthwise_data::workspace() const {
@@ -149,6 +150,9 @@ void depthwise_data::run_task(
     args.add_row = size * walk_[1].out_step * p_.add_strides.x[1];
     args.accumulate = p_.accumulate;
     args.relu = p_.relu;
+    args.fresh_row = size * roles_.in.x[1];
+    args.fresh_rows = ahead_ ? walk_[1].in_step : 0;
+    args.out_fresh = args.out_row;
     args.weights_block = block_floats_;
     args.bias = p_.bias ? bias + t.block * pair_ : nullptr;
     args.bias_block = pair_;
@@ -178,6 +182,7 @@ void depthwise_data::run_phase(
     args.slot = size * w.slot * roles_.in.x[2];
     args.out_position = size * w.spread * walk_[2].out_step * roles_.out.x[2];
     args.add_position = size * w.spread * walk_[2].out_step * p_.add_strides.x[2];
+    args.fresh = size * f.lines.furthest(roles_.in.x[0], roles_.in.x[1]);
     const char *in =
         static_cast<const char *>(roles_.input(data))
         + size * (t.n * roles_.in.n + channel + t.depth * walk_[0].in_step * roles_.in.x[0])

@@ -61,6 +61,7 @@ private:
     dim rows_ = 0, columns_ = 0, task_blocks_ = 0;  // of a task
     dim tiles_[3] = {0, 0, 0};                      // tasks along rows, columns, blocks
     dim tasks_ = 0;
+    bool ahead_ = false;  // rows are fetched ahead
     int workers_ = 1;
 };
 
@@ -97,6 +98,7 @@ private:
     dim rows_ = 0, row_tiles_ = 0;            // of a unit; units in a plane
     dim task_blocks_ = 0, block_groups_ = 0;  // blocks of a task
     dim units_ = 0, parts_ = 0;
+    bool ahead_ = false;
     int threads_ = 1;
 };
 

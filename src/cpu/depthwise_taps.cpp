@@ -80,6 +80,24 @@ void line_list::at_outer(const axis_walk &walk, dim t, dim &first, dim &last) co
     last = (end - all.begin()) * each;
 }
 
+dim line_list::furthest(dim outer_stride, dim inner_stride) const {
+    const auto most = [](const axis_phase &phase) {
+        dim off = phase.taps[0].off;
+        for (const axis_tap &tap : phase.taps) off = std::max(off, tap.off);
+        return off;
+    };
+    return most(*outer) * outer_stride + (most(*inner) + 1) * inner_stride;
+}
+
+bool worth_fetching_ahead(const conv::problem &p) {
+    constexpr dim most_taps = 27, cached = 512 << 10, in_order = 128;
+    const dim taps = p.x[0].kernel * p.x[1].kernel * p.x[2].kernel;
+    const dim position = static_cast<dim>(size_of(p.type)) * p.groups;
+    const dim image =
+        position * (p.x[0].src * p.x[1].src * p.x[2].src + p.x[0].dst * p.x[1].dst * p.x[2].dst);
+    return taps <= most_taps && position > in_order && image > cached;
+}
+
 line_list make_lines(const axis_phase &outer, dim outer_stride, const axis_walk &inner_walk,
     const axis_phase &inner, dim inner_stride, dim pitch) {
     line_list list{&outer, &inner, {}, {}};

@@ -33,6 +33,8 @@ struct line_list {
     };
     std::vector<indices> taps;
 
+    /// Elements from a position's input to the row beyond the furthest that it reads.
+    [[nodiscard]] dim furthest(dim outer_stride, dim inner_stride) const;
     /// The lines whose outer tap is inside the input at outer position t: [first, last).
     void at_outer(const axis_walk &walk, dim t, dim &first, dim &last) const;
 };
@@ -40,6 +42,10 @@ struct line_list {
 /// `pitch`: floats of a line's weights.
 line_list make_lines(const axis_phase &outer, dim outer_stride, const axis_walk &inner_walk,
     const axis_phase &inner, dim inner_stride, dim pitch);
+
+/// Whether the tensors exceed caches and few enough taps share what is read, so that memory
+/// decides.
+bool worth_fetching_ahead(const conv::problem &p);
 
 /// Widest pair of any instruction set, in elements.
 inline constexpr dim max_pair = 32;

@@ -13,8 +13,7 @@ namespace {
 
 constexpr dim unit_bytes = 24 << 10;  // both operands of a unit and a block of channels, in L1
 constexpr dim sums_bytes = 12 << 10;  // of a task, in L1
-constexpr dim tasks_wanted = 256;
-constexpr dim part_positions = 256;  // at least, so that adding the parts costs little
+constexpr dim part_positions = 256;   // at least, so that adding the parts costs little
 constexpr dim partials_most = 8 << 20;
 
 }  // namespace
@@ -44,12 +43,15 @@ depthwise_weights::depthwise_weights(
     rows_ = div_up(p_.x[1].dst, row_tiles_);
     row_tiles_ = div_up(p_.x[1].dst, rows_);
     units_ = p_.mb * p_.x[0].dst * row_tiles_;
+    ahead_ = worth_fetching_ahead(p_);
     const dim positions = p_.mb * p_.x[0].dst * p_.x[1].dst * p_.x[2].dst;
     task_blocks_ = std::clamp<dim>(sums_bytes / (4 * block_floats_), 1, blocks_);
     block_groups_ = div_up(blocks_, task_blocks_);
-    parts_ = std::min({div_up(tasks_wanted, block_groups_), positions / part_positions, units_,
-        partials_most / (4 * part_floats())});
-    parts_ = std::max<dim>(parts_, 1);
+    const double skew =
+        static_cast<double>(block_groups_ * task_blocks_) / static_cast<double>(blocks_);
+    parts_ = fair_parts(units_, block_groups_, skew,
+        std::min(positions / part_positions, partials_most / (4 * part_floats())),
+        cut_threads(p_, kernels_));
     while (parts_ > 1 && workspace() > workspace_limit) --parts_;
     check_workspace("depthwise convolution", workspace(), workspace_limit);
 }
@@ -110,6 +112,9 @@ void depthwise_weights::run_unit(
     args.in_row = size * walk_[1].in_step * p_.src.x[1];
     args.dst_row = size * p_.dst.x[1];
     args.slot = size * width_.slot * p_.src.x[2];
+    args.fresh = size * lines_.furthest(p_.src.x[0], p_.src.x[1]);
+    args.fresh_row = size * p_.src.x[1];
+    args.fresh_rows = ahead_ ? walk_[1].in_step : 0;
     args.dst_position = size * width_.spread * p_.dst.x[2];
     args.in = static_cast<const char *>(data.src)
               + size * (u.n * p_.src.n + block * pair_ + u.depth * walk_[0].in_step * p_.src.x[0])

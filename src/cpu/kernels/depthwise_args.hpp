@@ -62,6 +62,11 @@ struct depthwise_args {
     const char *add;    // of out_type, or null
     dim add_row, add_position;
     bool accumulate, relu;
+    // What the next row will read first: `fresh_rows` rows of the input, fresh_row bytes apart,
+    // from `fresh` bytes beyond a position's input on. Far rows are not foreseen by hardware when
+    // each position has more channels than a task.
+    dim fresh, fresh_row, fresh_rows;
+    dim out_fresh;  // likewise in the output, one row
 };
 
 /// sums[line][chain][tap] += Σ_rows Σ_positions in[…] · dst[row][position].
@@ -79,6 +84,32 @@ struct depthwise_gradient_args {
     dim first_row, first_position;
     dim in_row, dst_row;
     dim slot, dst_position;
+    dim fresh, fresh_row, fresh_rows;  // as in depthwise_args
+};
+
+/// Rows of elements, `step` apart, to f32. Whole vectors are written: zeros follow a row.
+struct plane_rows_args {
+    const char *in;
+    data_type type;
+    dim in_depth, in_row;  // bytes
+    dim depths, rows, count, step;
+    float *out;
+    dim out_depth, out_row;  // floats
+    bool watched;            // for values that are not finite
+};
+
+/// Rows of f32 to the output: add, old contents, ReLU, one rounding.
+struct plane_store_args {
+    const float *in;
+    dim in_depth, in_row;  // floats
+    dim second;            // 0, or floats to a second row whose elements go in between
+    dim depths, rows, count;
+    char *out;
+    data_type type;
+    dim out_depth, out_row;  // bytes
+    const char *add;
+    dim add_depth, add_row;
+    bool accumulate, relu;
 };
 
 /// Where element i of a pair lies among its 2·lanes floats.

@@ -1,6 +1,24 @@
 // Depthwise passes over pairs of vectors; see depthwise_args.hpp. Included like product_vector.inl,
 // after struct pair.
 
+/// The lines of `bytes` bytes from p on, which need not exist, into L2.
+template <int Bytes>
+[[gnu::always_inline]] inline void expect_read(const char *p) {
+#pragma GCC unroll 2
+    for (int i = 0; i < Bytes; i += 64) __builtin_prefetch(p + i, 0, 2);
+}
+template <int Bytes>
+[[gnu::always_inline]] inline void expect_write(const char *p) {
+#pragma GCC unroll 2
+    for (int i = 0; i < Bytes; i += 64) {
+#ifdef __AVX2__
+        __asm__ volatile("prefetchw %0" : : "m"(p[i]));
+#else
+        __builtin_prefetch(p + i, 1, 2);
+#endif
+    }
+}
+
 template <typename E, bool Whole>
 [[gnu::always_inline]] inline void load_pair(const char *p, dim n, V::vec &a, V::vec &b) {
     if constexpr (Whole)
@@ -143,6 +161,24 @@ struct depthwise_table {
     constexpr depthwise_table() { fill<most>(); }
 };
 
+/// Calls up what the next row will need at the same positions.
+template <typename In, typename Out>
+void expect_positions(const depthwise_args &p, dim row, dim x, dim end) {
+    constexpr dim in_size = static_cast<dim>(sizeof(typename In::type));
+    constexpr dim out_size = static_cast<dim>(sizeof(typename Out::type));
+    const dim in_bytes = p.elements * in_size, out_bytes = p.elements * out_size;
+    for (dim i = 0; i < p.fresh_rows; ++i) {
+        const char *in = p.in + row * p.in_row + p.fresh + i * p.fresh_row;
+        for (const tap_chain *chain = p.chains; chain != p.chains + p.chain_count; ++chain)
+            for (dim at = x; at < end; ++at)
+                for (dim b = 0; b < in_bytes; b += 64)
+                    expect_read<64>(in + chain->in + at * p.slot + b);
+    }
+    const char *out = p.out + row * p.out_row + p.out_fresh;
+    for (dim at = x; at < end; ++at)
+        for (dim b = 0; b < out_bytes; b += 64) expect_write<64>(out + at * p.out_position + b);
+}
+
 /// Rows in runs of nearly equal length, each for all pairs: memory is read in its own order.
 template <typename In, typename Out>
 void depthwise_rows(const depthwise_args &p) {
@@ -156,6 +192,7 @@ void depthwise_rows(const depthwise_args &p) {
         dim x = 0;
         for (dim run = 0; run < runs; ++run) {
             const dim end = x + length + (run < longer ? 1 : 0);
+            if (p.fresh_rows > 0) expect_positions<In, Out>(p, row, x, end);
             for (dim block = 0; block < blocks; ++block) whole.of[end - x](p, row, x, block);
             for (; rest && x + partial.most < end; x += partial.most)
                 partial.of[partial.most](p, row, x, blocks);
@@ -181,6 +218,7 @@ struct gradient_block {
     const depthwise_gradient_args &p;
     const tap_line *lines;
     const tap_chain &chain;
+    const bool first;  // to read what it reads
     V::vec acc[R][N][2];
 
     [[gnu::always_inline]] void load_sums() {
@@ -201,12 +239,25 @@ struct gradient_block {
     }
 
     template <int X>
+    void expect_next(dim row, dim position) {
+        constexpr int bytes = 2 * V::lanes * static_cast<int>(sizeof(typename E::type));
+        const char *dst = p.dst + (row + 1) * p.dst_row + position * p.dst_position;
+        const char *in = p.in + row * p.in_row + position * p.slot + chain.in + p.fresh;
+        for (int i = 0; i < X; ++i) {
+            expect_read<bytes>(dst + i * p.dst_position);
+            for (dim r = 0; r < p.fresh_rows; ++r)
+                expect_read<bytes>(in + i * p.slot + r * p.fresh_row);
+        }
+    }
+
+    template <int X>
     [[gnu::always_inline]] void add_positions(dim row, dim position, const unsigned reached) {
         const char *from = p.dst + row * p.dst_row + position * p.dst_position;
         V::vec d[X][2];
 #pragma GCC unroll 4
         for (int i = 0; i < X; ++i)
             load_pair<E, Whole>(from + i * p.dst_position, p.elements, d[i][0], d[i][1]);
+        if (first && p.fresh_rows > 0) expect_next<X>(row, position);
         const unsigned inside = slots_inside(chain, p.first_position + position, X + N - 1);
 #pragma GCC unroll 3
         for (int r = 0; r < R; ++r) {
@@ -250,7 +301,7 @@ struct gradient_block {
 template <typename E, bool Whole, int R, int N>
 void gradient_lines(
     const depthwise_gradient_args &p, const tap_line *lines, const tap_chain &chain) {
-    gradient_block<E, Whole, R, N> block{p, lines, chain, {}};
+    gradient_block<E, Whole, R, N> block{p, lines, chain, lines == p.lines, {}};
     block.run();
 }
 

@@ -171,6 +171,9 @@ struct kernel_set {
     /// fma only.
     void (*depthwise)(const depthwise_args &args);
     void (*depthwise_gradient)(const depthwise_gradient_args &args);
+    /// False if a value is not finite.
+    bool (*widen_rows)(const plane_rows_args &args);
+    void (*narrow_rows)(const plane_store_args &args);
 };
 
 /// The kernels of one instruction set for one element type, best format first; null if this build
@@ -184,6 +187,12 @@ void depthwise_avx512(const depthwise_args &args);
 void depthwise_gradient_portable(const depthwise_gradient_args &args);
 void depthwise_gradient_avx2(const depthwise_gradient_args &args);
 void depthwise_gradient_avx512(const depthwise_gradient_args &args);
+bool widen_rows_portable(const plane_rows_args &args);
+bool widen_rows_avx2(const plane_rows_args &args);
+bool widen_rows_avx512(const plane_rows_args &args);
+void narrow_rows_portable(const plane_store_args &args);
+void narrow_rows_avx2(const plane_store_args &args);
+void narrow_rows_avx512(const plane_store_args &args);
 const kernel_set *fma_portable();
 const kernel_set *fma_avx2();
 const kernel_set *fma_avx512();

@@ -25,6 +25,17 @@ struct pair : pair_tails<pair> {
             b = V::load_as<E>(from + V::lanes);
         }
     }
+    /// Elements 0, 2, 4… of a and b.
+    static V::vec evens(V::vec a, V::vec b) {
+        return _mm256_castpd_ps(
+            _mm256_permute4x64_pd(_mm256_castps_pd(_mm256_shuffle_ps(a, b, 0x88)), 0xd8));
+    }
+    /// a0 b0 a1 b1 …
+    static void interleave(V::vec &a, V::vec &b) {
+        const V::vec low = _mm256_unpacklo_ps(a, b), high = _mm256_unpackhi_ps(a, b);
+        a = _mm256_permute2f128_ps(low, high, 0x20);
+        b = _mm256_permute2f128_ps(low, high, 0x31);
+    }
     static void store_split(char *p, V::vec a, V::vec b) {
         _mm256_storeu_si256(reinterpret_cast<__m256i *>(p),
             _mm256_blend_epi16(_mm256_srli_epi32(rounded(a), 16), rounded(b), 0xaa));

@@ -67,6 +67,20 @@ struct pair {
         store_mask<E>(to, static_cast<__mmask16>(m), a);
         store_mask<E>(to + V::lanes, static_cast<__mmask16>(m >> 16), b);
     }
+    /// Elements 0, 2, 4… of a and b.
+    static V::vec evens(V::vec a, V::vec b) {
+        const __m512i at =
+            _mm512_set_epi32(30, 28, 26, 24, 22, 20, 18, 16, 14, 12, 10, 8, 6, 4, 2, 0);
+        return _mm512_permutex2var_ps(a, at, b);
+    }
+    /// a0 b0 a1 b1 …
+    static void interleave(V::vec &a, V::vec &b) {
+        const __m512i low =
+            _mm512_set_epi32(23, 7, 22, 6, 21, 5, 20, 4, 19, 3, 18, 2, 17, 1, 16, 0);
+        const V::vec first_half = _mm512_permutex2var_ps(a, low, b);
+        b = _mm512_permutex2var_ps(a, _mm512_add_epi32(low, _mm512_set1_epi32(8)), b);
+        a = first_half;
+    }
     template <typename E>
     static void store_mask(typename E::type *p, __mmask16 m, V::vec v) {
         if constexpr (std::is_same_v<E, f32_element>) _mm512_mask_storeu_ps(p, m, v);

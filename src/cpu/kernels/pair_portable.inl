@@ -20,6 +20,14 @@ struct pair : pair_tails<pair> {
             b = V::load_as<E>(from + V::lanes);
         }
     }
+    /// Elements 0, 2, 4… of a and b.
+    static V::vec evens(V::vec a, V::vec b) { return V::vec{a[0], a[2], b[0], b[2]}; }
+    /// a0 b0 a1 b1 …
+    static void interleave(V::vec &a, V::vec &b) {
+        const V::vec low{a[0], b[0], a[1], b[1]};
+        b = V::vec{a[2], b[2], a[3], b[3]};
+        a = low;
+    }
     static void store_split(char *p, V::vec a, V::vec b) {
         auto *to = reinterpret_cast<std::uint16_t *>(p);
         for (int i = 0; i < V::lanes; ++i) {

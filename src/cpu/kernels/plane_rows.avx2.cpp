@@ -1,0 +1,30 @@
+// AVX2 with FMA and F16C: rows of NCX planes to f32 and back.
+#include <immintrin.h>
+
+#include <cstdint>
+#include <type_traits>
+
+#include "cpu/kernels/kernels.hpp"
+
+namespace convgrad::cpu {
+namespace {
+
+#include "cpu/kernels/convert.inl"
+#include "cpu/kernels/vector_avx2.inl"
+
+#include "cpu/kernels/pair_tails.inl"
+
+#include "cpu/kernels/pair_avx2.inl"
+
+#include "cpu/kernels/plane_rows_vector.inl"
+
+}  // namespace
+
+bool widen_rows_avx2(const plane_rows_args &args) {
+    return widen_rows(args);
+}
+void narrow_rows_avx2(const plane_store_args &args) {
+    narrow_rows(args);
+}
+
+}  // namespace convgrad::cpu

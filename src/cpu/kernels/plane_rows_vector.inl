@@ -1,0 +1,143 @@
+// Rows of NCX planes to f32 and back; see plane_rows_args and plane_store_args. Included like
+// depthwise_vector.inl.
+
+/// `lanes` elements, `Step` apart, of which n exist.
+template <typename E, int Step>
+[[gnu::always_inline]] inline V::vec every(const typename E::type *p, dim n) {
+    if constexpr (Step == 1) return n >= V::lanes ? V::load_as<E>(p) : V::load_as_n<E>(p, n);
+    if (n >= V::lanes) {
+        // The element after the last one may not exist.
+        const V::vec b = V::load_as_n<E>(p + V::lanes, V::lanes - 1);
+        return pair::evens(V::load_as<E>(p), b);
+    }
+    const dim all = 2 * n - 1;
+    if (all <= V::lanes) return pair::evens(V::load_as_n<E>(p, all), V::zero());
+    return pair::evens(V::load_as<E>(p), V::load_as_n<E>(p + V::lanes, all - V::lanes));
+}
+
+/// Takes no notice.
+struct unwatched {
+    void add(V::vec) {}
+    void add_one(float) {}
+    [[nodiscard]] value_range found() const { return {}; }
+};
+
+template <typename E, int Step, typename Watch>
+bool widen_rows_by(const plane_rows_args p) {
+    Watch watch;
+    const dim whole = p.count / V::lanes * V::lanes, rest = p.count - whole;
+    for (dim depth = 0; depth < p.depths; ++depth)
+        for (dim row = 0; row < p.rows; ++row) {
+            const auto *in = reinterpret_cast<const typename E::type *>(
+                p.in + depth * p.in_depth + row * p.in_row);
+            auto *out = reinterpret_cast<char *>(p.out + depth * p.out_depth + row * p.out_row);
+            for (dim x = 0; x < whole; x += V::lanes) {
+                const V::vec v = every<E, Step>(in + x * Step, V::lanes);
+                watch.add(v);
+                V::store(out + 4 * x, v);
+            }
+            if (rest > 0) {
+                const V::vec v = every<E, Step>(in + whole * Step, rest);
+                watch.add(v);
+                V::store(out + 4 * whole, v);
+            }
+        }
+    return !watch.found().nonfinite;
+}
+
+template <typename E, typename Watch>
+bool widen_rows_any(const plane_rows_args &p) {
+    if (p.step == 1) return widen_rows_by<E, 1, Watch>(p);
+    if (p.step == 2) return widen_rows_by<E, 2, Watch>(p);
+    Watch watch;
+    for (dim depth = 0; depth < p.depths; ++depth)
+        for (dim row = 0; row < p.rows; ++row) {
+            const auto *in = reinterpret_cast<const typename E::type *>(
+                p.in + depth * p.in_depth + row * p.in_row);
+            float *out = p.out + depth * p.out_depth + row * p.out_row;
+            for (dim x = 0; x < p.count; ++x) {
+                out[x] = E::to_float(in[x * p.step]);
+                watch.add_one(out[x]);
+            }
+        }
+    return !watch.found().nonfinite;
+}
+
+template <typename E>
+bool widen_rows_of(const plane_rows_args &p) {
+    return p.watched ? widen_rows_any<E, V::watch>(p) : widen_rows_any<E, unwatched>(p);
+}
+
+bool widen_rows(const plane_rows_args &p) {
+    if (p.type == data_type::bf16) return widen_rows_of<bf16_element>(p);
+    if (p.type == data_type::f16) return widen_rows_of<f16_element>(p);
+    return widen_rows_of<f32_element>(p);
+}
+
+/// n elements leave; `room` of them may be written, because what follows is written later.
+template <typename E>
+[[gnu::always_inline]] inline void leave(
+    const plane_store_args &p, V::vec v, char *out, const char *add, dim n, dim room) {
+    using T = typename E::type;
+    if (add != nullptr) v = V::add(v, V::load_as_n<E>(reinterpret_cast<const T *>(add), n));
+    if (p.accumulate) v = V::add(v, V::load_as_n<E>(reinterpret_cast<const T *>(out), n));
+    if (p.relu) v = V::relu(v);
+    if (room >= V::lanes)
+        V::store_as<E>(reinterpret_cast<T *>(out), v);
+    else
+        V::store_as_n<E>(reinterpret_cast<T *>(out), v, n);
+}
+
+/// Short rows without gaps that only leave: each store runs into the next row, which follows.
+template <typename E>
+void narrow_short_rows(const plane_store_args &p) {
+    for (dim depth = 0; depth < p.depths; ++depth) {
+        const float *in = p.in + depth * p.in_depth;
+        auto *out = reinterpret_cast<typename E::type *>(p.out + depth * p.out_depth);
+        dim row = 0;
+        for (; (p.rows - row) * p.count >= V::lanes; ++row)
+            V::store_as<E>(out + row * p.count, V::load_acc(in + row * p.in_row));
+        for (; row < p.rows; ++row)
+            V::store_as_n<E>(out + row * p.count, V::load_acc(in + row * p.in_row), p.count);
+    }
+}
+
+template <typename E>
+void narrow_rows_of(const plane_store_args &p) {
+    constexpr dim size = sizeof(typename E::type);
+    // Rows that follow each other without a gap may be written beyond their end, except the last
+    // ones.
+    const bool dense = p.out_row == p.count * size && !p.accumulate;
+    if (dense && p.count <= V::lanes && p.second == 0 && p.add == nullptr && !p.relu)
+        return narrow_short_rows<E>(p);
+    for (dim depth = 0; depth < p.depths; ++depth)
+        for (dim row = 0; row < p.rows; ++row) {
+            const float *in = p.in + depth * p.in_depth + row * p.in_row;
+            char *out = p.out + depth * p.out_depth + row * p.out_row;
+            const char *add =
+                p.add == nullptr ? nullptr : p.add + depth * p.add_depth + row * p.add_row;
+            const dim after = dense ? (p.rows - 1 - row) * p.count : 0;
+            const auto put = [&](V::vec v, dim x) {
+                const dim n = p.count - x;
+                if (n > 0)
+                    leave<E>(p, v, out + x * size, add == nullptr ? nullptr : add + x * size,
+                        n < V::lanes ? n : V::lanes, n + after);
+            };
+            if (p.second == 0) {
+                for (dim x = 0; x < p.count; x += V::lanes) put(V::load_acc(in + x), x);
+                continue;
+            }
+            for (dim x = 0; x < p.count; x += 2 * V::lanes) {
+                V::vec a = V::load_acc(in + x / 2), b = V::load_acc(in + p.second + x / 2);
+                pair::interleave(a, b);
+                put(a, x);
+                put(b, x + V::lanes);
+            }
+        }
+}
+
+void narrow_rows(const plane_store_args &p) {
+    if (p.type == data_type::f32) narrow_rows_of<f32_element>(p);
+    if (p.type == data_type::bf16) narrow_rows_of<bf16_element>(p);
+    if (p.type == data_type::f16) narrow_rows_of<f16_element>(p);
+}
