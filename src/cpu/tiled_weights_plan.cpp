@@ -11,6 +11,8 @@
 namespace convgrad::cpu {
 namespace {
 
+// A cut for many threads may take this much of one thread's time more than the coarsest.
+constexpr double dearest = 1.15;
 constexpr dim tile_target = 384 << 10;  // both packed operands of a tile
 constexpr dim partials_most = 6 << 20;  // all parts together, unless one alone is larger
 constexpr dim block_channels = 512;     // at most
@@ -120,6 +122,7 @@ struct tiled_weights::cut {
     dim row_blocks, column_blocks, tap_blocks, parts, target;
     int vectors;
     double share = -1, seconds = 0;
+    double most_seconds = 0;  // of any cut; 0: not known yet
 };
 
 void tiled_weights::set_cut(const cut &c) {
@@ -219,6 +222,9 @@ void tiled_weights::try_cuts(cut &best, int threads, int vectors, dim tap_blocks
                     parts_ = c.parts;
                     c.share = std::min(fair_enough, fair_share(count_tasks(), skew(), threads));
                     c.seconds = cut_seconds();
+                    if (best.most_seconds == 0) best.most_seconds = dearest * c.seconds;
+                    c.most_seconds = best.most_seconds;
+                    if (c.seconds > c.most_seconds) continue;
                     if (c.share > best.share || (c.share == best.share && c.seconds < best.seconds))
                         best = c;
                     if (threads == 1) return;

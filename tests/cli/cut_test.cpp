@@ -78,9 +78,8 @@ summary check_balance(int threads, dim mb) {
         if (cut.balance() >= least_balance) return;
         ++s.poor;
     });
-    // Nearly all reach it; none is far off.
-    EXPECT_LE(s.poor, s.worthwhile / 30) << "of " << s.worthwhile;
-    EXPECT_GE(s.worst, 0.7);
+    // Nearly all reach it. The others would have to pack their operands again and again.
+    EXPECT_LE(s.poor, s.worthwhile / 15) << "of " << s.worthwhile;
     EXPECT_GT(s.worthwhile, s.plans / 20);
     std::printf("%d threads: %d of %d plans below %.2f, the worst %.3f\n", threads, s.poor,
         s.worthwhile, least_balance, s.worst);
