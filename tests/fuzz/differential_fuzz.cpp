@@ -197,22 +197,32 @@ private:
         const std::string difference = kind == values::integers && !loses
                                            ? bench_.compare_exact()
                                            : bench_.compare_bounded(allowed);
-        if (difference.empty()) return;
-        const std::string text =
-            std::string(to_string(set)) + ' ' + std::string(algorithm) + ": " + difference;
-        require(false, text.c_str());
+        if (!difference.empty()) report(set, algorithm, difference);
+    }
+
+    void report(isa set, std::string_view algorithm, const std::string &what) const {
+        std::string text(to_string(set));
+        text.append(" ").append(algorithm).append(": ").append(what);
+        require(false, (text + "\n  in " + test::to_text(bench_.problem())).c_str());
+    }
+
+    /// One algorithm, or the one that is chosen: the reference's results, whatever the threads.
+    std::string check_algorithm(isa set, std::string_view algorithm, int threads, values kind) {
+        const test::run_report ran = bench_.run({.max_isa = set, .algorithm = algorithm});
+        compare(set, ran.algorithm, kind);
+        if (threads > 1) {
+            const auto once = bench_.output_bytes();
+            bench_.run(
+                {.max_isa = set, .threads = threads, .pool = &reversing_, .algorithm = algorithm});
+            if (bench_.output_bytes() != once) report(set, ran.algorithm, "threads change bits");
+        }
+        return ran.algorithm;
     }
 
     void check_set(isa set, int threads, values kind) {
-        const test::run_report chosen = bench_.run({.max_isa = set});
-        compare(set, chosen.algorithm, kind);
-        if (threads > 1) {
-            const auto once = bench_.output_bytes();
-            bench_.run({.max_isa = set, .threads = threads, .pool = &reversing_});
-            require(bench_.output_bytes() == once, "threads change bits");
-        }
+        const std::string chosen = check_algorithm(set, {}, threads, kind);
         for (const std::string_view algorithm : conv::algorithm_names()) {
-            if (algorithm == chosen.algorithm) continue;
+            if (algorithm == chosen) continue;
             try {
                 const auto plan = conv::make_plan(
                     bench_.problem(), {.max_isa = set, .only_algorithm = algorithm});
@@ -221,8 +231,7 @@ private:
                 require(e.code() == error_code::unsupported, e.what());
                 continue;
             }
-            bench_.run({.max_isa = set, .threads = threads, .algorithm = algorithm});
-            compare(set, algorithm, kind);
+            check_algorithm(set, algorithm, threads, kind);
         }
     }
 
