@@ -73,6 +73,9 @@ type_table measure(data_type type, const imported *others) {
             t.at({f, master, "*plain f32 sum*"})[column].merge(s.plain());
             for (const method &m : methods_for(f, n.p))
                 t.at({f, master, to_string(m)})[column].merge(s.run(limits_of(m), m.math));
+            const isa best = test::usable_isas().back();
+            t.at({f, master, "*chosen* on " + std::string(convgrad::to_string(best))})[column]
+                .merge(s.run({.max_isa = best}, math_mode::accurate));
             if (others != nullptr)
                 if (const auto results = others->next())
                     t.at({f, master, others->name()})[column].merge(s.of(*results));
