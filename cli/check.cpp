@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cmath>
+#include <cstring>
 #include <mutex>
 #include <new>
 #include <vector>
@@ -130,10 +131,21 @@ struct run {
     const op_case &c;
     op_call call;
     filling with;
-    conv::buffers data;
+    conv::buffers data;  // what the library is given
     void *output = nullptr;
     std::string plan;
+    conv::buffers before;  // the same, with what outputs hold before an accumulating run
+    std::vector<float> diff_bias, diff_bias_before;
 };
+
+/// "integer data", "integer data with accumulate, f32 diff_weights, diff_bias".
+std::string name_of_data(const run &r) {
+    std::string text = r.with.what == filling::kind::integers ? "integer data" : "real data";
+    if (r.call.problem.accumulate) text += " with accumulate";
+    if (r.call.problem.out_type != r.call.problem.type) text += ", f32 diff_weights";
+    if (!r.diff_bias.empty()) text += ", diff_bias";
+    return text;
+}
 
 bool exact(const run &r) {
     return r.with.what == filling::kind::integers;
@@ -144,7 +156,7 @@ worst compare_at(const run &r, const points &which, dim i) {
     w.at = which.at(i);
     w.index = i;
     const data_type type = r.call.problem.out_type;
-    const conv::reference_value reference = conv::reference_at(r.call.problem, r.data, w.at);
+    const conv::reference_value reference = conv::reference_at(r.call.problem, r.before, w.at);
     w.expected = exact(r) ? round_once(reference.value, type) : reference.value;
     w.got = load(r.output, type, offset_of(r.call.problem, w.at));
     w.terms = reference.terms;
@@ -196,10 +208,8 @@ dim count_garbage(const run &r) {
 
 std::string describe_failure(const run &r, const worst &w, const points &which) {
     const std::string_view name = ops::schema_of(r.c.kind).outputs[0].name;
-    return fmt::format(
-        "{} data: {}{} expected {:.9g}, got {:.9g} ({}; {} terms); {} of {} {} wrong",
-        exact(r) ? "integer" : "real", name, index_text(r.c, r.call.problem, w.at), w.expected,
-        w.got,
+    return fmt::format("{}: {}{} expected {:.9g}, got {:.9g} ({}; {} terms); {} of {} {} wrong",
+        name_of_data(r), name, index_text(r.c, r.call.problem, w.at), w.expected, w.got,
         exact(r)
             ? "must be equal"
             : fmt::format("error {:.3g}, bound {:.3g}", std::fabs(w.got - w.expected), w.bound),
@@ -213,37 +223,82 @@ std::string judge(const run &r, const check_options &options) {
     if (w.wrong > 0) return describe_failure(r, w, which);
     const dim garbage = which.all() ? 0 : count_garbage(r);
     if (garbage > 0)
-        return fmt::format("{} data: {} elements of {} are NaN or infinite (never written?)",
-            exact(r) ? "integer" : "real", garbage, ops::schema_of(r.c.kind).outputs[0].name);
+        return fmt::format("{}: {} elements of {} are NaN or infinite (never written?)",
+            name_of_data(r), garbage, ops::schema_of(r.c.kind).outputs[0].name);
     return {};
+}
+
+/// Empty if all is well.
+std::string judge_diff_bias(const run &r) {
+    for (std::size_t i = 0; i < r.diff_bias.size(); ++i) {
+        const auto expected = static_cast<float>(
+            conv::reference_bias_at(r.call.problem, r.before, static_cast<dim>(i)).value);
+        if (r.diff_bias[i] != expected)
+            return fmt::format("{}: diff_bias[{}] expected {:.9g}, got {:.9g}", name_of_data(r), i,
+                expected, r.diff_bias[i]);
+    }
+    return {};
+}
+
+/// Whether forward ops have a bias, and gradients accumulate and so on.
+struct variant {
+    filling::kind what;
+    bool bias, extras;
+};
+
+/// Inputs, and what outputs hold before the run.
+void prepare(run &r, tensor_store &store) {
+    // The largest of the three passes, so that they share tensors.
+    conv::problem any = r.call.problem;
+    for (const auto pass :
+        {conv::pass::forward, conv::pass::backward_data, conv::pass::backward_weights}) {
+        any.what = pass;
+        r.with.terms = std::max(r.with.terms, terms_of(any));
+    }
+    r.data = fill_tensors(r.call, store, r.with);
+    const auto output_slot = [&](conv::buffers &b) -> void *& {
+        return r.call.output == role::src       ? b.src
+               : r.call.output == role::weights ? b.weights
+                                                : b.dst;
+    };
+    r.output = output_slot(r.data);
+    r.before = r.data;
+    if (!r.call.problem.accumulate) return;
+    const data_type type = r.call.problem.out_type;
+    const dim elements = r.call.elements_of(r.call.output);
+    output_slot(r.before) = store.input(r.call.output, type, elements, r.with);
+    std::memcpy(
+        r.output, output_slot(r.before), static_cast<std::size_t>(elements) * size_of(type));
+    if (r.call.problem.diff_bias == conv::bias_gradient::none) return;
+    const auto *filled =
+        static_cast<const float *>(store.bias(data_type::f32, r.call.bias_elements, r.with));
+    r.diff_bias.assign(filled, filled + r.call.bias_elements);
+    r.diff_bias_before = r.diff_bias;
+    r.data.bias = r.diff_bias.data();
+    r.before.bias = r.diff_bias_before.data();
 }
 
 check_result check_data(
     const op_case &c, const engine &on, tensor_store &store, const check_options &options) {
     check_result result;
-    for (const auto what : {filling::kind::integers, filling::kind::reals}) {
-        const bool integers = what == filling::kind::integers;
-        run r{c, make_call(c, integers), {what, 1, options.seed}, {}, nullptr, {}};
-        // The largest of the three passes, so that they share tensors.
-        conv::problem any = r.call.problem;
-        for (const auto pass :
-            {conv::pass::forward, conv::pass::backward_data, conv::pass::backward_weights}) {
-            any.what = pass;
-            r.with.terms = std::max(r.with.terms, terms_of(any));
-        }
-        r.data = fill_tensors(r.call, store, r.with);
-        void *const slots[] = {r.data.src, r.data.weights, r.data.dst};
-        r.output = slots[static_cast<std::size_t>(r.call.output)];
+    constexpr auto integers = filling::kind::integers, reals = filling::kind::reals;
+    for (const variant v :
+        {variant{integers, true, false}, {integers, false, true}, {reals, false, false}}) {
+        if (v.extras && !is_gradient(c.kind)) continue;
+        run r{c, make_call(c, v.bias, v.extras), {v.what, 1, options.seed}, {}, nullptr, {}, {}, {},
+            {}};
+        prepare(r, store);
         const runner ready(r.call, r.data, on);
         r.plan = ready.describe();
         ready.execute();
         result.detail = judge(r, options);
+        if (result.detail.empty()) result.detail = judge_diff_bias(r);
         if (!result.detail.empty()) {
             result.what = outcome::failed;
             result.detail += "\n  plan: " + r.plan;
             return result;
         }
-        if (!integers && options.want_bits)
+        if (v.what == reals && options.want_bits)
             result.bits =
                 hash_bytes(r.output, static_cast<std::size_t>(r.call.elements_of(r.call.output))
                                          * size_of(r.call.problem.out_type));
@@ -271,7 +326,7 @@ double error_bound(
 check_result check_case(
     const op_case &c, const engine &on, tensor_store &store, const check_options &options) {
     try {
-        const double needed = bytes_of(make_call(c, false)),
+        const double needed = bytes_of(make_call(c, false, true)),
                      limit = 0.85 * (available_memory() + store.held());
         if (needed > limit)
             return {outcome::skipped,

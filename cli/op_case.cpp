@@ -146,6 +146,17 @@ void set_pads(op &node, op_kind kind, const problem_string &p) {
     if (is_transposed(kind)) node.set("output_padding", std::move(output));
 }
 
+void add_extras(op_call &call, const geometry &g) {
+    call.problem.accumulate = true;
+    call.node.set("accumulate", 1);
+    if (call.output != role::weights) return;
+    call.problem.out_type = call.problem.diff_bias_type = data_type::f32;
+    const bool from_src = call.inputs[1] == role::src;  // diff_dst is a gradient's second input
+    call.problem.diff_bias =
+        from_src ? conv::bias_gradient::from_src : conv::bias_gradient::from_dst;
+    call.bias_elements = from_src ? g.ic : g.oc;
+}
+
 }  // namespace
 
 std::string_view to_string(data_format format) {
@@ -187,7 +198,11 @@ std::string selecting_options(const op_case &c, int engine_threads) {
     return fmt::format("{} '{}'", text, to_text(*c.problem));
 }
 
-op_call make_call(const op_case &c, bool with_bias) {
+bool is_gradient(op_kind kind) {
+    return kind != op_kind::convolution && kind != op_kind::conv_transpose;
+}
+
+op_call make_call(const op_case &c, bool with_bias, bool with_extras) {
     const problem_string &p = *c.problem;
     const geometry g = geometry_of(p);
     const roles r = roles_of(c.kind);
@@ -217,20 +232,25 @@ op_call make_call(const op_case &c, bool with_bias) {
 
     for (std::size_t i = 0; i < 2; ++i)
         call.node.add_input(logical_tensor(i, c.type, shape_of(r.inputs[i])));
-    const bool forward_op = c.kind == op_kind::convolution || c.kind == op_kind::conv_transpose;
-    if (with_bias && forward_op) {
+    if (with_bias && !is_gradient(c.kind)) {
         call.bias_elements = r.output == role::dst ? g.oc : g.ic;
         call.problem.bias = true;
         call.node.add_input(logical_tensor(2, c.type, {call.bias_elements}));
     }
-    call.node.add_output(logical_tensor(3, c.type, out_shape));
+    if (with_extras && is_gradient(c.kind)) add_extras(call, g);
+    call.node.add_output(logical_tensor(3, call.problem.out_type, out_shape));
+    if (call.problem.diff_bias != conv::bias_gradient::none)
+        call.node.add_output(logical_tensor(4, data_type::f32, {call.bias_elements}));
     return call;
 }
 
 double bytes_of(const op_call &call) {
     double elements = 0;
     for (dim n : call.elements) elements += static_cast<double>(n);
-    return elements * static_cast<double>(size_of(call.problem.type));
+    const double bytes = elements * static_cast<double>(size_of(call.problem.type));
+    const double output = static_cast<double>(call.elements_of(call.output))
+                          * static_cast<double>(size_of(call.problem.out_type));
+    return call.problem.accumulate ? bytes + output : bytes;
 }
 
 double terms_of(const conv::problem &p) {

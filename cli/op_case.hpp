@@ -58,15 +58,19 @@ struct op_call {
     std::array<role, 2> inputs{};  // of node, in order
     role output{};
     std::array<dim, 3> elements{};  // by role
-    dim bias_elements = 0;          // 0: no bias input
+    dim bias_elements = 0;          // 0: no bias input, no bias gradient
 
     [[nodiscard]] dim elements_of(role r) const { return elements[static_cast<std::size_t>(r)]; }
 };
 
-/// `with_bias` gives forward ops their optional input.
-op_call make_call(const op_case &c, bool with_bias);
+/// `with_bias` gives forward ops their optional input. `with_extras` lets gradients accumulate, and
+/// gives weights gradients the type f32 and a bias gradient.
+op_call make_call(const op_case &c, bool with_bias, bool with_extras = false);
 
-/// Bytes of all tensors of a case together.
+/// True for ops that a call can have extras for.
+bool is_gradient(op_kind kind);
+
+/// Bytes of all tensors of a case together; an output that accumulates counts twice.
 double bytes_of(const op_call &call);
 /// Number of products that one output element sums up, padded taps counted.
 double terms_of(const conv::problem &p);

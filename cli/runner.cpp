@@ -21,9 +21,9 @@ conv::buffers fill_tensors(const op_call &call, tensor_store &store, const filli
     for (role which : call.inputs)
         *slots[static_cast<std::size_t>(which)] =
             store.input(which, type, call.elements_of(which), with);
-    if (call.bias_elements > 0) data.bias = store.bias(type, call.bias_elements, with);
+    if (call.problem.bias) data.bias = store.bias(type, call.bias_elements, with);
     *slots[static_cast<std::size_t>(call.output)] =
-        store.output(type, call.elements_of(call.output));
+        store.output(call.problem.out_type, call.elements_of(call.output));
     return data;
 }
 
@@ -35,8 +35,11 @@ runner::runner(const op_call &call, const conv::buffers &data, const engine &on)
         void *memory = i < 2 ? slots[static_cast<std::size_t>(call.inputs[i])] : data.bias;
         inputs_.emplace_back(memory, t.type, *t.shape);
     }
-    const logical_tensor &out = compiled_.outputs().at(0);
-    outputs_.emplace_back(slots[static_cast<std::size_t>(call.output)], out.type, *out.shape);
+    for (std::size_t i = 0; i < compiled_.outputs().size(); ++i) {
+        const logical_tensor &t = compiled_.outputs()[i];
+        void *memory = i == 0 ? slots[static_cast<std::size_t>(call.output)] : data.bias;
+        outputs_.emplace_back(memory, t.type, *t.shape);
+    }
 }
 
 void runner::execute() const {

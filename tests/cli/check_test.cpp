@@ -48,14 +48,17 @@ TEST(op_case, problem_string_and_op_mean_the_same) {
                     op_case c = make_case(e.text, kind);
                     c.data = data;
                     c.weights = weights;
-                    const op_call call = make_call(c, true);
-                    const auto attrs = ops::check_op(call.node);
-                    std::vector<logical_tensor> outputs = call.node.outputs();
-                    ops::infer_shapes(attrs, call.node.inputs(), outputs);
-                    const conv::problem lowered = ops::lower(attrs, call.node.inputs(), outputs);
-                    EXPECT_EQ(without_idle_strides(lowered), without_idle_strides(call.problem))
-                        << to_string(kind) << ' ' << to_string(data) << ' ' << to_string(weights)
-                        << ' ' << e.text;
+                    for (const bool extras : {false, true}) {
+                        const op_call call = make_call(c, true, extras);
+                        const auto attrs = ops::check_op(call.node);
+                        std::vector<logical_tensor> outputs = call.node.outputs();
+                        ops::infer_shapes(attrs, call.node.inputs(), outputs);
+                        const conv::problem lowered =
+                            ops::lower(attrs, call.node.inputs(), outputs);
+                        EXPECT_EQ(without_idle_strides(lowered), without_idle_strides(call.problem))
+                            << to_string(kind) << ' ' << to_string(data) << ' '
+                            << to_string(weights) << ' ' << e.text;
+                    }
                 }
             }
         }
