@@ -174,6 +174,19 @@ double fair_share(dim tasks, double skew, int threads) {
     return worst;
 }
 
+dim fair_parts(dim units, dim blocks, double skew, dim most, int threads) {
+    dim found = 1;
+    double best = 0;
+    const dim enough = div_up(10 * dim{most_cut_threads}, blocks);
+    for (dim parts = 1; parts <= std::min({most, units, enough}) && best < fair_enough; ++parts) {
+        const auto uneven =
+            static_cast<double>(div_up(units, parts) * parts) / static_cast<double>(units);
+        const double share = fair_share(parts * blocks, skew * uneven, threads);
+        if (share > best) best = share, found = parts;
+    }
+    return found;
+}
+
 double nominal_speed(const kernel_set &kernels) {
     constexpr double clock = 3e9;
     if (kernels.format == operand_format::amx) {

@@ -82,6 +82,10 @@ int cut_threads(const conv::problem &p, const kernel_set &kernels);
 /// The worst balance on any number of threads up to `threads` that cut_work() may find for `tasks`
 /// tasks, the largest of which is `skew` times the mean: a lower bound.
 double fair_share(dim tasks, double skew, int threads);
+/// The fewest parts, at most `most`, that a reduction over `units` equal units must be cut into so
+/// that fair_share() is satisfied, if each part makes `blocks` tasks, the largest `skew` times the
+/// mean; where none satisfies, the best.
+dim fair_parts(dim units, dim blocks, double skew, dim most, int threads);
 /// What fair_share() should reach where there is a choice.
 inline constexpr double fair_enough = 0.93;
 
