@@ -120,7 +120,8 @@ private:
         t.column("op").column("dtype").column("layout").column("algorithm");
         for (const char *title : {"points", "lowest", "10 %", "median"})
             t.column(title, align::right);
-        for (auto &[key, list] : groups) {
+        for (auto &[key, shares] : groups) {
+            auto &list = shares;  // Clang 14 does not capture a binding
             std::sort(list.begin(), list.end());
             const auto share = [&](std::size_t i) {
                 return fmt::format("{:.1f} %", list[i] * 100);

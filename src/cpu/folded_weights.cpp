@@ -18,9 +18,7 @@ namespace convgrad::cpu {
 namespace {
 
 constexpr dim dst_target = 32 << 10;  // of a tile
-constexpr dim partials_most = 8 << 20;
-constexpr dim tasks_wanted = 32;
-constexpr dim part_macs_least = 1 << 18;
+constexpr dim partials_most = 6 << 20;
 constexpr dim channels_most = 8;
 constexpr dim most_width = 64;  // of a panel, any instruction set
 
@@ -105,11 +103,7 @@ void folded_weights::settle() {
 
 void folded_weights::choose_parts(std::size_t workspace_limit) {
     const dim bytes = 4 * partial_floats();
-    const double work = conv::macs(p_) / static_cast<double>(part_macs_least);
-    const dim wanted = std::max<dim>(tasks_wanted, 2 * cut_threads(p_, kernels_));
-    parts_ = std::min(div_up(wanted, p_.groups), partials_most / bytes);
-    parts_ = std::min(parts_, static_cast<dim>(std::min(work, 1e6)));
-    parts_ = std::clamp<dim>(parts_, 1, tiles_all_);
+    parts_ = fair_parts(tiles_all_, p_.groups, 1, partials_most / bytes, cut_threads(p_, kernels_));
     while (
         parts_ > 1 && static_cast<std::size_t>(parts_ * bytes) + scratch_bytes() > workspace_limit)
         --parts_;

@@ -83,18 +83,10 @@ void narrow_weights::settle() {
 
 void narrow_weights::choose_parts(std::size_t workspace_limit) {
     const dim bytes = 4 * partial_floats();
-    const dim most = std::min({partials_most / std::max<dim>(bytes, 1), tiles_all_,
-        div_up(10 * dim{most_cut_threads}, group_blocks_)});
-    const int threads = cut_threads(p_, kernels_);
-    const double groups =
+    const double skew =
         static_cast<double>(group_blocks_ * groups_) / static_cast<double>(p_.groups);
-    double best = 0;
-    for (dim parts = 1; parts <= std::max<dim>(most, 1) && best < fair_enough; ++parts) {
-        const double tiles = static_cast<double>(div_up(tiles_all_, parts) * parts)
-                             / static_cast<double>(tiles_all_);
-        const double share = fair_share(parts * group_blocks_, groups * tiles, threads);
-        if (share > best) best = share, parts_ = parts;
-    }
+    parts_ = fair_parts(tiles_all_, group_blocks_, skew, partials_most / std::max<dim>(bytes, 1),
+        cut_threads(p_, kernels_));
     while (
         parts_ > 1 && static_cast<std::size_t>(parts_ * bytes) + scratch_bytes() > workspace_limit)
         --parts_;
@@ -166,9 +158,8 @@ work_list narrow_weights::work() const {
     if (tasks_ == 0) return list;
     list.parts = parts_;
     list.parts_bytes = 4 * static_cast<double>(parts_ * partial_floats());
-    list.stages.push_back({"sum of parts", group_blocks_, workers_, [this](dim block, dim) {
-                               const auto floats = static_cast<double>(
-                                   std::min(groups_, p_.groups - block * groups_) * group_floats());
+    list.stages.push_back({"sum of parts", p_.groups, workers_, [this](dim, dim) {
+                               const auto floats = static_cast<double>(group_floats());
                                return task_cost{0, 4 * floats * static_cast<double>(parts_),
                                    floats * static_cast<double>(size_of(p_.out_type))};
                            }});
@@ -283,18 +274,17 @@ void narrow_weights::multiply_careful(const task &t) const {
 void narrow_weights::write_out(
     const conv::buffers &data, const float *partials, const executor &threads) const {
     const dim taps = static_cast<dim>(taps_.kept.size());
-    for_each_task(threads, group_blocks_, [&](int, dim block) {
-        for (dim g = block * groups_; g < std::min((block + 1) * groups_, p_.groups); ++g)
-            for (dim r = 0; r < p_.ic * taps; ++r)
-                for (dim o = 0; o < p_.oc; ++o) {
-                    const float *c = partials + g * group_floats() + r * p_.oc + o;
-                    float sum = c[0];
-                    for (dim part = 1; part < parts_; ++part) sum += c[part * partial_floats()];
-                    store_rounded(data.weights, p_.out_type,
-                        g * p_.weights.g + o * p_.weights.o + r / taps * p_.weights.i
-                            + taps_.kept[static_cast<std::size_t>(r % taps)],
-                        static_cast<double>(sum), p_.accumulate);
-                }
+    for_each_task(threads, p_.groups, [&](int, dim g) {
+        for (dim r = 0; r < p_.ic * taps; ++r)
+            for (dim o = 0; o < p_.oc; ++o) {
+                const float *c = partials + g * group_floats() + r * p_.oc + o;
+                float sum = c[0];
+                for (dim part = 1; part < parts_; ++part) sum += c[part * partial_floats()];
+                store_rounded(data.weights, p_.out_type,
+                    g * p_.weights.g + o * p_.weights.o + r / taps * p_.weights.i
+                        + taps_.kept[static_cast<std::size_t>(r % taps)],
+                    static_cast<double>(sum), p_.accumulate);
+            }
     });
 }
 
