@@ -20,7 +20,7 @@ constexpr dim least_lanes = 2048;  // of a task
 }  // namespace
 
 struct plane_data::scratch {
-    float *weights, *bias, *copies, *c;
+    float *weights, *bias, *copies, *c, *line;
     dim held = -1;  // first group whose weights and bias are here
     bool nonfinite = false;
     bool cleared = false;
@@ -73,9 +73,15 @@ void plane_data::list_taps() {
 
 std::size_t plane_data::scratch_bytes() const {
     const dim sets = roles_.forward ? multiplier_ : 1;
-    return static_cast<std::size_t>(4
-                                    * (sets * weight_blocks() * (block_floats_ + pair_)
-                                        + copies_ * layout_.copy_floats() + c_floats_ + pair_));
+    return static_cast<std::size_t>(
+        4
+        * (sets * weight_blocks() * (block_floats_ + pair_) + copies_ * layout_.copy_floats()
+            + c_floats_ + line_floats()));
+}
+
+/// A row of the output, whose phases lie apart in the results; whole vectors are read.
+dim plane_data::line_floats() const {
+    return direct() ? pair_ : round_up_to(layout_.tile[2] * walk_[2].out_step + pair_, 16);
 }
 
 std::size_t plane_data::workspace() const {
@@ -89,6 +95,7 @@ plane_data::scratch plane_data::carve(char *memory) const {
     s.bias = s.weights + sets * weight_blocks() * block_floats_;
     s.copies = s.bias + sets * weight_blocks() * pair_;
     s.c = s.copies + copies_ * layout_.copy_floats();
+    s.line = s.c + c_floats_;
     s.held = -1;
     return s;
 }
@@ -217,31 +224,71 @@ void plane_data::run_phase(
             args.out_row = 4 * l.tile[1] * c_row();
             args.out_position = 4 * spread * c_row();
         }
-        kernels_.depthwise(args);
+        if (flat())
+            run_flat(args);
+        else
+            kernels_.depthwise(args);
     }
 }
 
-/// Results of all phases from the buffer to the output. The bias is in them.
+/// One row of one plane: its pairs of vectors take the place of rows as positions, so that several
+/// are in flight.
+void plane_data::run_flat(depthwise_args args) const {
+    const dim whole = args.elements / pair_, rest = args.elements % pair_;
+    const dim size = static_cast<dim>(size_of(args.out_type));
+    tap_chain chain = *args.chains;
+    chain.lo = 0;
+    chain.hi = whole + 1;
+    args.chains = &chain;
+    args.slot = 4 * pair_;
+    args.out_position = args.add_position = size * pair_;
+    args.first_position = 0;
+    if (whole > 0) {
+        args.positions = whole;
+        args.elements = pair_;
+        kernels_.depthwise(args);
+    }
+    if (rest == 0) return;
+    args.positions = 1;
+    args.elements = rest;
+    args.in += whole * args.slot;
+    args.out += whole * args.out_position;
+    if (args.add != nullptr) args.add += whole * args.add_position;
+    kernels_.depthwise(args);
+}
+
+/// Results of all phases from the buffer to the output. The bias is in them. Columns of several
+/// phases are put together first if they fill the row.
 void plane_data::store(
     const scratch &s, const conv::buffers &data, const plane_task &t, dim m) const {
     const plane_layout &l = layout_;
-    const dim size = static_cast<dim>(size_of(p_.type));
-    const auto &columns = walk_[2].phases;
-    const bool both = walk_[2].out_step == 2 && columns.size() == 2;
-    for (std::size_t i = 0; i < phases_.size(); i += both ? 2 : 1) {
+    const dim size = static_cast<dim>(size_of(p_.type)), step = walk_[2].out_step;
+    const auto columns = static_cast<dim>(walk_[2].phases.size());
+    const bool whole = columns == step;
+    for (std::size_t i = 0; i < phases_.size();
+         i += static_cast<std::size_t>(whole ? columns : 1)) {
         const phase &f = phases_[i];
         const dim rows = std::min(t.length[1], f.height->count - t.t0[1]);
         const dim depths = std::min(t.length[0], f.depth->count - t.t0[0]);
-        const dim first = (both ? 0 : f.width->first) + t.t0[2] * walk_[2].out_step;
-        const dim length = both ? std::min(2 * t.length[2], walk_[2].out_length - first)
-                                : std::min(t.length[2], f.width->count - t.t0[2]);
+        const dim first = (whole ? 0 : f.width->first) + t.t0[2] * step;
+        const dim length = whole ? std::min(step * t.length[2], walk_[2].out_length - first)
+                                 : std::min(t.length[2], f.width->count - t.t0[2]);
         if (depths <= 0 || rows <= 0 || length <= 0) continue;
-        const dim out_depth = size * walk_[0].out_step * roles_.out.x[0];
-        const dim add_depth = size * walk_[0].out_step * p_.add_strides.x[0];
-        const dim out_row = size * walk_[1].out_step * roles_.out.x[1];
-        const dim add_row = size * walk_[1].out_step * p_.add_strides.x[1];
+        plane_store_args args{};
+        args.in_depth = l.tile[1] * c_row();
+        args.in_row = c_row();
+        args.second = whole && step == 2 ? phases_[i + 1].c - f.c : 0;
+        args.depths = depths;
+        args.rows = rows;
+        args.count = length;
+        args.type = p_.type;
+        args.out_depth = size * walk_[0].out_step * roles_.out.x[0];
+        args.add_depth = size * walk_[0].out_step * p_.add_strides.x[0];
+        args.out_row = size * walk_[1].out_step * roles_.out.x[1];
+        args.add_row = size * walk_[1].out_step * p_.add_strides.x[1];
+        args.accumulate = p_.accumulate;
+        args.relu = p_.relu;
         for (dim plane = 0; plane < t.planes; ++plane) {
-            const float *c = s.c + f.c + plane * l.pitch;
             const auto at = [&](const conv::data_strides &st) {
                 return size
                        * (t.n * st.n + ((t.group + plane) * roles_.out_c + m) * st.c
@@ -249,24 +296,42 @@ void plane_data::store(
                            + (f.height->first + t.t0[1] * walk_[1].out_step) * st.x[1]
                            + first * st.x[2]);
             };
-            char *out = static_cast<char *>(roles_.output(data)) + at(roles_.out);
-            const char *add =
-                p_.add ? static_cast<const char *>(data.add) + at(p_.add_strides) : nullptr;
-            if (both || walk_[2].out_step == 1) {
-                kernels_.narrow_rows({c, l.tile[1] * c_row(), c_row(),
-                    both ? phases_[i + 1].c - f.c : 0, depths, rows, length, out, p_.type,
-                    out_depth, out_row, add, add_depth, add_row, p_.accumulate, p_.relu});
-                continue;
-            }
-            for (dim j = 0; j < depths * rows; ++j) {
-                const dim d = j / rows, r = j % rows;
-                kernels_.store({c + (d * l.tile[1] + r) * c_row(), 0, 1, 1, length,
-                    out + d * out_depth + r * out_row, p_.type, 0,
-                    roles_.out.x[2] * walk_[2].out_step, nullptr,
-                    add == nullptr ? nullptr : add + d * add_depth + r * add_row, 0,
-                    p_.add_strides.x[2] * walk_[2].out_step, p_.accumulate, p_.relu});
-            }
+            args.in = s.c + f.c + plane * l.pitch;
+            args.out = static_cast<char *>(roles_.output(data)) + at(roles_.out);
+            args.add = p_.add ? static_cast<const char *>(data.add) + at(p_.add_strides) : nullptr;
+            if (whole && step <= 2)
+                kernels_.narrow_rows(args);
+            else
+                store_rows(s, args, i, whole);
         }
+    }
+}
+
+/// The same row by row, for steps that vectors do not interleave.
+void plane_data::store_rows(
+    const scratch &s, const plane_store_args &all, std::size_t first_phase, bool whole) const {
+    const dim step = walk_[2].out_step;
+    for (dim j = 0; j < all.depths * all.rows; ++j) {
+        const dim d = j / all.rows, r = j % all.rows;
+        const dim from = d * all.in_depth + r * all.in_row;
+        plane_store_args args = all;
+        args.depths = args.rows = 1;
+        args.out += d * all.out_depth + r * all.out_row;
+        if (args.add != nullptr) args.add += d * all.add_depth + r * all.add_row;
+        if (!whole) {
+            kernels_.store(
+                {all.in + from, 0, 1, 1, all.count, args.out, p_.type, 0, roles_.out.x[2] * step,
+                    nullptr, args.add, 0, p_.add_strides.x[2] * step, p_.accumulate, p_.relu});
+            continue;
+        }
+        for (dim w = 0; w < step; ++w) {
+            const phase &f = phases_[first_phase + static_cast<std::size_t>(w)];
+            const float *in = all.in + f.c - phases_[first_phase].c + from;
+            float *line = s.line + f.width->first;
+            for (dim x = f.width->first; x < all.count; x += step, line += step) *line = *in++;
+        }
+        args.in = s.line;
+        kernels_.narrow_rows(args);
     }
 }
 

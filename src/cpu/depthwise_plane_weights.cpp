@@ -177,6 +177,19 @@ void plane_weights::add_products(const scratch &s, const plane_task &t, float *s
         if (args.positions <= 0) continue;
         args.chains = chains_.of_class(c);
         args.first_position = u;
+        if (flat()) {  // pairs of vectors take the place of rows
+            tap_chain chain = *args.chains;
+            chain.lo = 0;
+            chain.hi = args.positions = div_up(l.lanes, pair_);
+            args.chains = &chain;
+            args.first_position = 0;
+            args.slot = args.dst_position = 4 * pair_;
+            args.in = bytes(s.src) + start_bytes(t, 0);
+            args.dst = bytes(s.dst);
+            args.sums = sums;
+            kernels_.depthwise_gradient(args);
+            return;
+        }
         for (dim block = 0; block < div_up(l.lanes, pair_); ++block) {
             args.in = bytes(s.src) + start_bytes(t, u * chains_.slot) + 4 * block * pair_;
             args.dst = bytes(s.dst + (c + u * spread - t.t0[1]) * row + block * pair_);

@@ -58,6 +58,11 @@ protected:
     /// Copies the planes of input channels first, first + step, … False if a value is not finite.
     bool copy_in(const plane_task &t, const void *in, const conv::data_strides &s, dim channel,
         dim step, float *to) const;
+    /// Whether a plane is a single row, which no tap leaves.
+    [[nodiscard]] bool flat() const {
+        return layout_.planes == 1 && walk_[1].in_length == 1 && walk_[1].out_length == 1
+               && walk_[1].phases.size() == 1 && walk_[1].phases[0].taps.size() == 1;
+    }
     /// Bytes from a copy's start to what position (t0, u) of a class reads before its taps'
     /// offsets.
     [[nodiscard]] dim start_bytes(const plane_task &t, dim row_index) const;
@@ -95,11 +100,15 @@ private:
     void run_phase(const scratch &s, const conv::buffers &data, const plane_task &t, const phase &f,
         dim m) const;
     void run_careful(const scratch &s, const conv::buffers &data, const plane_task &t) const;
+    void run_flat(depthwise_args args) const;
     void store(const scratch &s, const conv::buffers &data, const plane_task &t, dim m) const;
+    void store_rows(
+        const scratch &s, const plane_store_args &all, std::size_t first_phase, bool whole) const;
     [[nodiscard]] scratch carve(char *memory) const;
     [[nodiscard]] bool direct() const { return layout_.planes == 1 && walk_[2].out_step == 1; }
     [[nodiscard]] dim c_row() const { return round_up_to(layout_.lanes, pair_); }
     [[nodiscard]] dim weight_blocks() const { return layout_.planes == 1 ? 1 : c_row() / pair_; }
+    [[nodiscard]] dim line_floats() const;
     [[nodiscard]] std::size_t scratch_bytes() const;
     [[nodiscard]] task_cost cost_of(const plane_task &t) const;
 
