@@ -173,7 +173,7 @@ double tiled_weights::cut_seconds() const {
                * (number(tile_[a] - 1) + number(walk_[a].phases[0].taps.size())) / number(tile_[a]);
     }
     const auto copied = [&](const side &s) {
-        return (s.is_src ? src : dst) * number(s.channels)
+        return (s.is_src ? src : dst) * number(padded(s, s.channels))
                * (1 / read_bytes + (s.as_stored ? 0 : 1 / pack_bytes));
     };
     const double copies =
@@ -245,12 +245,10 @@ void tiled_weights::choose_cut() {
     const int threads = cut_threads(p_, kernels_), vectors = vectors_;
     cut best{1, 1, 1, 1, tile_target, vectors};
     try_cuts(best, threads, vectors, 1, 16);
-    // Narrower panels divide more evenly; blocks of taps read both operands again.
+    // Narrower panels divide more evenly. Blocks of taps would too, but they pack both operands again
+    // and again.
     for (int v = 1; best.share < fair_enough && v < vectors; ++v)
         if (columns_.channels % (v * kernels_.lanes) == 0) try_cuts(best, threads, v, 1, 16);
-    const dim taps = static_cast<dim>(taps_.kept.size());
-    for (dim blocks = 2; best.share < fair_enough && blocks <= std::min<dim>(taps, 32); blocks *= 2)
-        try_cuts(best, threads, best.vectors, blocks, 2);
     set_cut(best);
     while (out_rows_ > 1 && out_slices() < 2 * dim{threads}) out_rows_ /= 2;
 }
