@@ -184,9 +184,10 @@ double tiled_weights::cut_seconds() const {
                           * number(padded(columns_, columns_.channels));
     double steps = number(rows_.block * columns_.block) / kernels_.lanes;
     if (!amx()) {
-        const dim pieces = div_up(rows_.block, kernels_.max_m[vectors_]);
+        const dim rows = std::min(rows_.block, rows_.channels);
+        const dim pieces = div_up(rows, kernels_.max_m[vectors_]);
         steps = number(pieces * div_up(columns_.block, panel_width()))
-                * step_cost(div_up(rows_.block, pieces), vectors_);
+                * step_cost(div_up(rows, pieces), vectors_);
     }
     const double multiply = dst * number(taps_.kept.size()) * number(rows_.blocks * columns_.blocks)
                             * steps * kernels_.lanes / nominal_speed(kernels_);
