@@ -22,7 +22,7 @@ struct row_key {
     family f;
     bool master;  // f32 gradients of 16-bit data
     std::string method;
-    friend auto operator<=>(const row_key &, const row_key &) = default;
+    friend bool operator==(const row_key &, const row_key &) = default;
 };
 using row = std::array<errors, std::size(all_flavours)>;
 
