@@ -343,6 +343,8 @@ void tiled_data::choose_rows() {
     const bool pointwise = taps_ == 1 && chunks_ == 1 && taps_of_.phases.size() == 1
                            && walk_[0].longest == 1 && walk_[1].longest == 1;
     if (!pointwise || roles_.out.c != 1 || write_output_ || panels_per_block_ == 1) return;
+    // Beside padding, infinite weights go to multiply_careful, which needs room for a whole tile.
+    if (touches_padding(walk_[2], 0, walk_[2].longest)) return;
     constexpr dim bytes = 32 << 10;
     const dim fits = bytes / (4 * panels_per_block_ * panel_width());
     row_block_ = std::max<dim>(32, fits / 32 * 32);

@@ -116,6 +116,29 @@ TEST(special_values, infinite_weights_leave_pure_padding_alone) {
                 }
 }
 
+// One tap, long padded rows, several panels of output channels: the path for pointwise layers has
+// no room for whole tiles, which the sum that avoids padding fills.
+TEST(special_values, infinite_weights_of_a_padded_pointwise_layer) {
+    workbench bench;
+    for (const data_type type : {data_type::f32, data_type::bf16, data_type::f16}) {
+        problem p;
+        p.type = p.out_type = type;
+        p.mb = 1;
+        p.ic = 16;
+        p.oc = 130;
+        p.x[2] = make_axis(3000, 1, 1, 1, 5, 7);
+        p.bias = true;
+        set_layouts(p, data_layout::nxc, weights_layout::xio, data_layout::nxc);
+        bench.load(p, fill::integers, 1);
+        bench.write(role::weights, 3, infinity);
+        bench.run_reference();
+        for (const isa set : usable_isas()) {
+            bench.run({.max_isa = set});
+            ASSERT_EQ(bench.compare_exact(), "") << to_string(set);
+        }
+    }
+}
+
 // The weights gradient of taps that only ever meet padding is zero, even next to infinities.
 TEST(special_values, padded_taps_of_the_weights_gradient_are_zero) {
     workbench bench;
