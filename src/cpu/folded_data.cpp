@@ -41,11 +41,9 @@ void clear(char *out, dim bytes) {
 
 }  // namespace
 
-struct folded_data::task {
+struct folded_data::task : tile_place {
     const conv::buffers *data;
     dim n, images, first_group, groups;
-    dim t0[3], length[3];
-    bool padded;
 };
 
 struct folded_data::scratch {
@@ -101,12 +99,7 @@ void folded_data::execute(
 folded_data::task folded_data::make_task(const conv::buffers &data, dim index) const {
     task t{};
     t.data = &data;
-    for (int a = 2; a >= 0; --a) {
-        t.t0[a] = index % tiles_[a] * tile_[a];
-        index /= tiles_[a];
-        t.length[a] = std::min(tile_[a], walk_[a].longest - t.t0[a]);
-        t.padded = t.padded || touches_padding(walk_[a], t.t0[a], t.length[a]);
-    }
+    index = place_tile(walk_, tile_, tiles_, index, t);
     const dim image_groups = div_up(p_.mb, images_per_task_);
     t.first_group = index / image_groups * groups_;
     t.groups = std::min(groups_, p_.groups - t.first_group);
@@ -152,11 +145,6 @@ task_cost folded_data::cost_of(const task &t) const {
     const auto each = real(t.images);
     return {each * macs, each * size * inputs * real(t.groups * roles_.in_c),
         each * size * outputs * real(t.groups * roles_.out_c)};
-}
-
-bool folded_data::phase_length(const phase &f, const task &t, dim (&length)[3]) const {
-    for (int a = 0; a < 3; ++a) length[a] = std::min(t.length[a], f.axis[a]->count - t.t0[a]);
-    return length[0] > 0 && length[1] > 0 && length[2] > 0;
 }
 
 void folded_data::run_task(scratch &s, const task &t) const {

@@ -67,7 +67,6 @@ private:
     [[nodiscard]] scratch make_scratch(char *memory) const;
     [[nodiscard]] task make_task(const conv::buffers &data, dim index) const;
     [[nodiscard]] task_cost cost_of(const task &t) const;
-    bool phase_length(const phase &f, const task &t, dim (&length)[3]) const;
 
     void run_task(scratch &s, const task &t) const;
     void pack_weights(scratch &s, const task &t) const;

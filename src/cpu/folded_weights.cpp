@@ -37,12 +37,12 @@ float *floats(char *p) {
 
 }  // namespace
 
-struct folded_weights::task {
+struct folded_weights::task : tile_place {
     const conv::buffers *data;
     float *partial;  // of the group
     dim group, first, last;
-    dim n, t0[3], length[3];
-    bool start, padded;
+    dim n;
+    bool start;
 };
 
 struct folded_weights::scratch {
@@ -152,14 +152,7 @@ folded_weights::task folded_weights::make_task(
 
 void folded_weights::set_tile(task &t, dim tile) const {
     t.start = tile == t.first;
-    t.padded = false;
-    for (int a = 2; a >= 0; --a) {
-        t.t0[a] = tile % tiles_[a] * tile_[a];
-        tile /= tiles_[a];
-        t.length[a] = std::min(tile_[a], walk_[a].longest - t.t0[a]);
-        t.padded = t.padded || touches_padding(walk_[a], t.t0[a], t.length[a]);
-    }
-    t.n = tile;
+    t.n = place_tile(walk_, tile_, tiles_, tile, t);
 }
 
 void folded_weights::execute(

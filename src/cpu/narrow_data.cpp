@@ -4,8 +4,8 @@
 //     C[channel][position] += Σ_taps weights(tap) · patch(tap)                     multiply
 //   C leaves with bias, add, ReLU and one rounding                                 store_tile
 //
-// All rows of a tile are one run of positions: what lies between two rows of the output (the halo of
-// the patch) is computed and dropped, so that even rows of 7 fill whole vectors.
+// All rows of a tile are one run of positions: what lies between two rows of the output (the halo
+// of the patch) is computed and dropped, so that even rows of 7 fill whole vectors.
 #include "cpu/narrow_data.hpp"
 
 #include <algorithm>
@@ -18,18 +18,16 @@
 namespace convgrad::cpu {
 namespace {
 
-constexpr dim tile_bytes = 256 << 10;     // patch and C of a task
-constexpr dim channels_wanted = 64;       // so that NXC data is read in whole cache lines
-constexpr dim most_tasks = dim {1} << 30;
+constexpr dim tile_bytes = 256 << 10;  // patch and C of a task
+constexpr dim channels_wanted = 64;    // so that NXC data is read in whole cache lines
+constexpr dim most_tasks = dim{1} << 30;
 constexpr dim most_vectors = 4;
 
 }  // namespace
 
-struct narrow_data::task {
+struct narrow_data::task : tile_place {
     const conv::buffers *data;
     dim n, images, first_group, groups;
-    dim t0[3], length[3];
-    bool padded;
 };
 
 struct narrow_data::scratch {
@@ -69,13 +67,16 @@ void narrow_data::choose(int threads) {
     const dim widest = std::max(roles_.in_c, roles_.out_c);
     groups_ = chunks_ > 1 ? 1 : std::clamp<dim>(channels_wanted / widest, 1, p_.groups);
     const dim each = 4 * groups_
-        * (k_chunk_ + roles_.out_c * static_cast<dim>(
-               walk_[0].phases.size() * walk_[1].phases.size() * walk_[2].phases.size()));
+                     * (k_chunk_
+                         + roles_.out_c
+                               * static_cast<dim>(walk_[0].phases.size() * walk_[1].phases.size()
+                                                  * walk_[2].phases.size()));
     dim positions = std::max<dim>(64, tile_bytes / each);
     const dim tasks_per_tile = div_up(p_.groups, groups_) * p_.mb;
     if (threads > 1)
         positions = std::max<dim>(
-            64, std::min(positions, div_up(count_positions(walk_) * tasks_per_tile, 10 * dim {threads})));
+            64, std::min(
+                    positions, div_up(count_positions(walk_) * tasks_per_tile, 10 * dim{threads})));
     choose_tile(walk_, positions, tile_);
 }
 
@@ -122,7 +123,8 @@ bool narrow_data::shrink() {
 
 std::size_t narrow_data::scratch_bytes() const {
     const dim slack = most_vectors * kernels_.lanes;
-    const dim floats = round_up_to(weights_floats(), 16)
+    const dim floats =
+        round_up_to(weights_floats(), 16)
         + round_up_to(groups_ * k_chunk_ * patch_pitch_ + slack, 16)
         + groups_ * roles_.out_c * c_pitch_ * static_cast<dim>(taps_of_.phases.size())
         + round_up_to(groups_ * roles_.out_c, 16);
@@ -133,7 +135,8 @@ std::size_t narrow_data::workspace() const {
     return tasks_ == 0 ? 0 : scratch_bytes() * static_cast<std::size_t>(workers_);
 }
 
-void narrow_data::execute(const conv::buffers &data, char *workspace, const executor &threads) const {
+void narrow_data::execute(
+    const conv::buffers &data, char *workspace, const executor &threads) const {
     fill_unreached(p_, roles_, walk_, kernels_, tasks_ == 0, data, threads);
     if (tasks_ == 0) return;
     std::vector<scratch> workers(static_cast<std::size_t>(workers_));
@@ -142,9 +145,8 @@ void narrow_data::execute(const conv::buffers &data, char *workspace, const exec
         s.weights = static_cast<float *>(static_cast<void *>(workspace + w * scratch_bytes()));
         s.patch = s.weights + round_up_to(weights_floats(), 16);
         s.c = s.patch
-            + round_up_to(groups_ * k_chunk_ * patch_pitch_ + most_vectors * kernels_.lanes, 16);
-        s.bias = s.c
-            + groups_ * roles_.out_c * c_pitch_ * static_cast<dim>(taps_of_.phases.size());
+              + round_up_to(groups_ * k_chunk_ * patch_pitch_ + most_vectors * kernels_.lanes, 16);
+        s.bias = s.c + groups_ * roles_.out_c * c_pitch_ * static_cast<dim>(taps_of_.phases.size());
     }
     for_each_task(threads.limited(workers_), tasks_, [&](int worker, dim index) {
         task t = make_task(data, index);
@@ -156,12 +158,7 @@ void narrow_data::execute(const conv::buffers &data, char *workspace, const exec
 narrow_data::task narrow_data::make_task(const conv::buffers &data, dim index) const {
     task t{};
     t.data = &data;
-    for (int a = 2; a >= 0; --a) {
-        t.t0[a] = index % tiles_[a] * tile_[a];
-        index /= tiles_[a];
-        t.length[a] = std::min(tile_[a], walk_[a].longest - t.t0[a]);
-        t.padded = t.padded || touches_padding(walk_[a], t.t0[a], t.length[a]);
-    }
+    index = place_tile(walk_, tile_, tiles_, index, t);
     const dim image_groups = div_up(p_.mb, images_per_task_);
     t.first_group = index / image_groups * groups_;
     t.groups = std::min(groups_, p_.groups - t.first_group);
@@ -239,8 +236,9 @@ void narrow_data::pack_weights(scratch &s, const task &t, dim chunk) const {
             for (dim i = 0; i < channels; ++i)
                 for (dim o = 0; o < roles_.out_c; ++o) {
                     const dim at = (t.first_group + g) * p_.weights.g
-                        + taps_of_.weights[static_cast<std::size_t>(tap)]
-                        + (chunk * k_chunk_ + i) * roles_.weights_in + o * roles_.weights_out;
+                                   + taps_of_.weights[static_cast<std::size_t>(tap)]
+                                   + (chunk * k_chunk_ + i) * roles_.weights_in
+                                   + o * roles_.weights_out;
                     const float w = load_float(t.data->weights, p_.type, at);
                     s.weights[((g * taps_ + tap) * k_chunk_ + i) * roles_.out_c + o] = w;
                     watch += w * 0;
@@ -252,23 +250,18 @@ void narrow_data::pack_patch(const scratch &s, const task &t, dim chunk) const {
     const dim size = static_cast<dim>(size_of(p_.type));
     const dim channel = t.first_group * roles_.in_c + chunk * k_chunk_;
     const char *in = static_cast<const char *>(roles_.input(*t.data))
-        + size * (t.n * roles_.in.n + channel * roles_.in.c);
+                     + size * (t.n * roles_.in.n + channel * roles_.in.c);
     for_each_patch_row(walk_, patch_, tile_, t.t0, t.length, [&](const patch_row &row) {
-        const pack_args args {in + size * row.offset(roles_.in), p_.type, roles_.in.c,
+        const pack_args args{in + size * row.offset(roles_.in), p_.type, roles_.in.c,
             roles_.in.x[2] * walk_[2].in_step, t.groups * chunk_channels(chunk), row.count, row.lo,
             row.hi, static_cast<char *>(static_cast<void *>(s.patch + row.at))};
         static_cast<void>(kernels_.pack_channels(args, 4 * patch_pitch_, 0));
     });
 }
 
-bool narrow_data::phase_length(const conv_phase &f, const task &t, dim (&length)[3]) {
-    for (int a = 0; a < 3; ++a) length[a] = std::min(t.length[a], f.axis[a]->count - t.t0[a]);
-    return length[0] > 0 && length[1] > 0 && length[2] > 0;
-}
-
 void narrow_data::multiply(const scratch &s, const task &t, dim chunk) const {
     const auto bytes = [](float *p) { return static_cast<char *>(static_cast<void *>(p)); };
-    product_args args {};
+    product_args args{};
     args.k = chunk_channels(chunk);
     args.ldc = c_pitch_;
     args.a_m = 4;
@@ -286,13 +279,13 @@ void narrow_data::multiply(const scratch &s, const task &t, dim chunk) const {
         for (dim g = 0; g < t.groups; ++g)
             for (dim d = 0; d < length[0]; ++d)
                 for (dim x = 0; x < count; x += most_vectors * kernels_.lanes) {
-                    const auto vectors = static_cast<int>(
-                        std::min(most_vectors, div_up(count - x, kernels_.lanes)));
+                    const auto vectors =
+                        static_cast<int>(std::min(most_vectors, div_up(count - x, kernels_.lanes)));
                     args.a = bytes(s.weights + g * taps_ * k_chunk_ * roles_.out_c);
                     args.b = bytes(s.patch + g * k_chunk_ * patch_pitch_
-                        + d * patch_[1].length * patch_[2].length + x);
+                                   + d * patch_[1].length * patch_[2].length + x);
                     args.c = s.c + (static_cast<dim>(ph) * groups_ + g) * roles_.out_c * c_pitch_
-                        + d * plane_pitch_ + x;
+                             + d * plane_pitch_ + x;
                     multiply_run(kernels_, args, roles_.out_c, vectors);
                 }
     }
@@ -312,16 +305,16 @@ void narrow_data::multiply_careful(const scratch &s, const task &t) const {
                         if (!needs_care(p_, roles_, walk_, f, *t.data, group, c % roles_.out_c, at))
                             continue;
                         s.c[(static_cast<dim>(ph) * groups_ * roles_.out_c + c) * c_pitch_
-                            + y[0] * plane_pitch_ + y[1] * patch_[2].length + y[2]]
-                            = careful_sum(p_, roles_, walk_, f, *t.data, t.n, group,
-                                c % roles_.out_c, at);
+                            + y[0] * plane_pitch_ + y[1] * patch_[2].length + y[2]] =
+                            careful_sum(
+                                p_, roles_, walk_, f, *t.data, t.n, group, c % roles_.out_c, at);
                     }
     }
 }
 
 void narrow_data::store_tile(const scratch &s, const task &t) const {
     const dim size = static_cast<dim>(size_of(p_.type));
-    store_args args {};
+    store_args args{};
     args.type = p_.type;
     args.c_cs = c_pitch_;
     args.c_xs = 1;
@@ -344,11 +337,11 @@ void narrow_data::store_tile(const scratch &s, const task &t) const {
                     f.axis[2]->first + t.t0[2] * walk_[2].out_step};
                 const auto at = [&](const conv::data_strides &st) {
                     return size
-                        * (t.n * st.n + t.first_group * roles_.out_c * st.c + x[0] * st.x[0]
-                            + x[1] * st.x[1] + x[2] * st.x[2]);
+                           * (t.n * st.n + t.first_group * roles_.out_c * st.c + x[0] * st.x[0]
+                               + x[1] * st.x[1] + x[2] * st.x[2]);
                 };
                 args.c = s.c + static_cast<dim>(ph) * groups_ * roles_.out_c * c_pitch_
-                    + d * plane_pitch_ + h * patch_[2].length;
+                         + d * plane_pitch_ + h * patch_[2].length;
                 args.count = length[2];
                 args.out = static_cast<char *>(roles_.output(*t.data)) + at(roles_.out);
                 if (p_.add) args.add = static_cast<const char *>(t.data->add) + at(p_.add_strides);
@@ -360,9 +353,9 @@ void narrow_data::store_tile(const scratch &s, const task &t) const {
 std::string narrow_data::describe() const {
     if (tasks_ == 0) return "nothing to sum";
     const auto n = [](dim v) { return std::to_string(v); };
-    return "tile " + n(tile_[0]) + "x" + n(tile_[1]) + "x" + n(tile_[2]) + ", vectors along positions, "
-        + n(groups_) + " groups a task, chunk " + n(k_chunk_) + " of " + n(roles_.in_c) + ", tasks "
-        + n(tasks_);
+    return "tile " + n(tile_[0]) + "x" + n(tile_[1]) + "x" + n(tile_[2])
+           + ", vectors along positions, " + n(groups_) + " groups a task, chunk " + n(k_chunk_)
+           + " of " + n(roles_.in_c) + ", tasks " + n(tasks_);
 }
 
 }  // namespace convgrad::cpu

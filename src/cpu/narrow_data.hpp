@@ -44,7 +44,6 @@ private:
     void multiply(const scratch &s, const task &t, dim chunk) const;
     void multiply_careful(const scratch &s, const task &t) const;
     void store_tile(const scratch &s, const task &t) const;
-    static bool phase_length(const conv_phase &f, const task &t, dim (&length)[3]);
 
     conv::problem p_;
     const kernel_set &kernels_;

@@ -23,11 +23,10 @@ constexpr dim most_planes = 64;
 
 }  // namespace
 
-struct narrow_weights::task {
+struct narrow_weights::task : tile_place {
     const conv::buffers *data;
     float *partial;
     dim part, n, first_group, groups;
-    dim t0[3], length[3];
     bool first;
 };
 
@@ -131,13 +130,7 @@ void narrow_weights::for_each_tile(dim index, Body &&body) const {
     t.part = index / group_blocks_;
     const dim first = tiles_all_ * t.part / parts_, last = tiles_all_ * (t.part + 1) / parts_;
     for (dim tile = first; tile < last; ++tile) {
-        dim rest = tile;
-        for (int a = 2; a >= 0; --a) {
-            t.t0[a] = rest % tiles_[a] * tile_[a];
-            rest /= tiles_[a];
-            t.length[a] = std::min(tile_[a], walk_[a].longest - t.t0[a]);
-        }
-        t.n = rest;
+        t.n = place_tile(walk_, tile_, tiles_, tile, t);
         t.first = tile == first;
         body(t);
     }

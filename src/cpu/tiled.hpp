@@ -27,6 +27,34 @@ inline void choose_tile(const axis_walk (&walk)[3], dim positions, dim (&tile)[3
     }
 }
 
+/// Where a tile lies.
+struct tile_place {
+    dim t0[3];      // first position
+    dim length[3];  // positions of the longest phase in this tile
+    bool padded;    // some tap lies outside the input
+};
+
+/// Puts a task at tile `index`, tiles along the last axis first; what is left of the index.
+inline dim place_tile(const axis_walk (&walk)[3], const dim (&tile)[3], const dim (&tiles)[3],
+    dim index, tile_place &place) {
+    place.padded = false;
+    for (int a = 2; a >= 0; --a) {
+        place.t0[a] = index % tiles[a] * tile[a];
+        index /= tiles[a];
+        place.length[a] = std::min(tile[a], walk[a].longest - place.t0[a]);
+        place.padded = place.padded || touches_padding(walk[a], place.t0[a], place.length[a]);
+    }
+    return index;
+}
+
+/// How much of a tile a phase has; false: nothing.
+template <typename Phase>
+bool phase_length(const Phase &f, const tile_place &place, dim (&length)[3]) {
+    for (int a = 0; a < 3; ++a)
+        length[a] = std::min(place.length[a], f.axis[a]->count - place.t0[a]);
+    return length[0] > 0 && length[1] > 0 && length[2] > 0;
+}
+
 /// Brackets the products of one thread.
 class kernel_session {
 public:

@@ -19,12 +19,9 @@
 
 namespace convgrad::cpu {
 
-struct tiled_data::task {
+struct tiled_data::task : tile_place {
     const conv::buffers *data;
     dim n, images, group, block;
-    dim t0[3];      // first position
-    dim length[3];  // positions of the longest phase in this tile
-    bool padded;    // some tap lies outside the input
 };
 
 struct tiled_data::scratch {
@@ -44,9 +41,9 @@ dim tiled_data::kept_units() const {
 }
 
 dim tiled_data::c_floats() const {
+    if (row_block_ > 0) return row_block_ * panels_per_block_ * panel_width();
     const dim kept =
         chunks_ == 1 ? 1 : static_cast<dim>(taps_of_.phases.size()) * panels_per_block_;
-    if (row_block_ > 0) return row_block_ * panels_per_block_ * panel_width();
     return rows_ * kept * panel_width();
 }
 
@@ -91,12 +88,7 @@ tiled_data::scratch tiled_data::make_scratch(char *memory) const {
 tiled_data::task tiled_data::make_task(const conv::buffers &data, dim index) const {
     task t{};
     t.data = &data;
-    for (int a = 2; a >= 0; --a) {
-        t.t0[a] = index % tiles_[a] * tile_[a];
-        index /= tiles_[a];
-        t.length[a] = std::min(tile_[a], walk_[a].longest - t.t0[a]);
-        t.padded = t.padded || touches_padding(walk_[a], t.t0[a], t.length[a]);
-    }
+    index = place_tile(walk_, tile_, tiles_, index, t);
     const dim image_groups = div_up(p_.mb, images_per_task_);
     t.n = index % image_groups * images_per_task_;
     t.images = std::min(images_per_task_, p_.mb - t.n);
@@ -299,11 +291,6 @@ value_range tiled_data::scan_input(const task &t, dim chunk) const {
             nullptr}));
     });
     return range;
-}
-
-bool tiled_data::phase_length(const conv_phase &f, const task &t, dim (&length)[3]) {
-    for (int a = 0; a < 3; ++a) length[a] = std::min(t.length[a], f.axis[a]->count - t.t0[a]);
-    return length[0] > 0 && length[1] > 0 && length[2] > 0;
 }
 
 /// Calls body(d, h, count) for each run of positions side by side: a row, or all rows of a plane.

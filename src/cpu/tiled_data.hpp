@@ -75,7 +75,6 @@ private:
     [[nodiscard]] float *c_of(const scratch &s, std::size_t ph, dim j) const;
     [[nodiscard]] dim panels_in(const task &t) const;
     /// Positions of phase f in a tile, per axis; false if none.
-    static bool phase_length(const conv_phase &f, const task &t, dim (&length)[3]);
     template <typename Body>
     void for_each_run(const dim (&length)[3], Body &&body) const;
 

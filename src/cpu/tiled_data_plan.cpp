@@ -24,6 +24,10 @@ constexpr dim patch_row_bytes = 1024, patch_row_bytes_amx = 4096;
 constexpr dim least_rows = 24;  // of C: fewer do not hide what a task costs
 constexpr dim most_tasks = dim{1} << 30;
 
+dim count_phases(const axis_walk (&walk)[3]) {
+    return static_cast<dim>(walk[0].phases.size() * walk[1].phases.size() * walk[2].phases.size());
+}
+
 }  // namespace
 
 tiled_data::tiled_data(const conv::problem &p, const kernel_set &kernels, const kernel_set *exact,
@@ -171,9 +175,7 @@ dim tiled_data::count_tasks() const {
 /// the cheapest ones that do.
 void tiled_data::refine_cut(dim positions) {
     const int threads = cut_threads(p_, kernels_);
-    dim phases = 1;
-    for (const axis_walk &walk : walk_) phases *= static_cast<dim>(walk.phases.size());
-    const dim least_positions = div_up(least_rows, phases);
+    const dim least_positions = div_up(least_rows, count_phases(walk_));
     dim best_positions = positions, best_panels = panels_per_block_;
     double best_share = 0, best_seconds = 0;
     for (;; panels_per_block_ = div_up(panels_per_block_, 2)) {
@@ -230,8 +232,7 @@ void tiled_data::choose_blocks() {
 
 /// As many positions as the caches ask for, given chunks and panels.
 dim tiled_data::tile_positions() const {
-    dim phases = 1;
-    for (const axis_walk &walk : walk_) phases *= static_cast<dim>(walk.phases.size());
+    const dim phases = count_phases(walk_);
     const dim patch_bytes_each = units(k_chunk_) * kernels_.unit_bytes * kernels_.parts;
     const dim c_bytes_each = 4 * panel_width() * (chunks_ == 1 ? 1 : phases * panels_per_block_);
     const dim target = kernels_.format == operand_format::amx ? tile_target_amx : tile_target;

@@ -17,13 +17,11 @@
 
 namespace convgrad::cpu {
 
-struct tiled_weights::task {
+struct tiled_weights::task : tile_place {
     float *partial;
     dim part, group;
     dim first_row, rows, first_column, columns;  // channels within the group
-    dim first_tap, last_tap;
-    dim n, t0[3], length[3];
-    bool padded;  // some tap lies outside src
+    dim n;
 };
 
 namespace {
@@ -154,9 +152,8 @@ work_list tiled_weights::work() const {
 }
 
 task_cost tiled_weights::cost_of(const task &t) const {
-    double pairs = static_cast<double>(t.last_tap - t.first_tap)
-                   / static_cast<double>(tap_patch_.size());
-    pairs *= static_cast<double>(t.length[2]) * static_cast<double>(walk_[2].phases[0].taps.size());
+    double pairs =
+        static_cast<double>(t.length[2]) * static_cast<double>(walk_[2].phases[0].taps.size());
     for (int a = 0; a < 2; ++a)
         pairs *= inside_pairs(walk_[a], walk_[a].phases[0], t.t0[a], t.length[a]);
     dim src = 0;
@@ -182,10 +179,6 @@ void tiled_weights::run_task(
 template <typename Body>
 void tiled_weights::for_each_tile(dim index, Body &&body) const {
     task t{};
-    const dim taps = static_cast<dim>(tap_patch_.size()), tap_block = index % tap_blocks_;
-    t.first_tap = taps * tap_block / tap_blocks_;
-    t.last_tap = taps * (tap_block + 1) / tap_blocks_;
-    index /= tap_blocks_;
     t.first_row = index % rows_.blocks * rows_.block;
     t.rows = std::min(rows_.block, rows_.channels - t.first_row);
     index /= rows_.blocks;
@@ -196,13 +189,7 @@ void tiled_weights::for_each_tile(dim index, Body &&body) const {
     t.part = index / p_.groups;
     const dim first = tiles_all_ * t.part / parts_, last = tiles_all_ * (t.part + 1) / parts_;
     for (dim tile = first; tile < last; ++tile) {
-        dim rest = tile;
-        for (int a = 2; a >= 0; --a) {
-            t.t0[a] = rest % tiles_[a] * tile_[a];
-            rest /= tiles_[a];
-            t.length[a] = std::min(tile_[a], walk_[a].longest - t.t0[a]);
-        }
-        t.n = rest;
+        t.n = place_tile(walk_, tile_, tiles_, tile, t);
         body(t, tile == first);
     }
 }
@@ -217,10 +204,8 @@ void tiled_weights::clear_slack(const scratch &s) const {
                 static_cast<std::size_t>(slack));
 }
 
-void tiled_weights::run_tile(const conv::buffers &data, scratch &s, task &t, bool first) const {
-    t.padded = false;
-    for (int a = 0; a < 3; ++a)
-        t.padded = t.padded || touches_padding(walk_[a], t.t0[a], t.length[a]);
+void tiled_weights::run_tile(
+    const conv::buffers &data, scratch &s, const task &t, bool first) const {
     const value_range row_range = prepare(data, rows_, t, s.rows);
     const value_range column_range = prepare(data, columns_, t, s.columns);
     if (exact_ && !kernels_.limits.allow(row_range, column_range)) {
@@ -421,8 +406,7 @@ void tiled_weights::multiply(
         for (dim j = 0; j * panel_width() < t.columns; ++j) {
             const int vectors = static_cast<int>(
                 std::min<dim>(vectors_, div_up(t.columns - j * panel_width(), kernels_.lanes)));
-            for (auto tap = static_cast<std::size_t>(t.first_tap);
-                 tap < static_cast<std::size_t>(t.last_tap); ++tap) {
+            for (std::size_t tap = 0; tap < tap_patch_.size(); ++tap) {
                 // Rows of src that lie in the padding would add zeros.
                 const axis_tap &tap_d = kd[tap / widths / kh.size()],
                                &tap_h = kh[tap / widths % kh.size()];
@@ -454,12 +438,12 @@ void tiled_weights::multiply_careful(const conv::buffers &data, const task &t, b
     for (const axis_tap &kd : walk_[0].phases[0].taps)
         for (const axis_tap &kh : walk_[1].phases[0].taps)
             for (const axis_tap &kw : walk_[2].phases[0].taps) {
-                if (++tap < t.first_tap || tap >= t.last_tap) continue;
+                ++tap;
                 const axis_tap *taps[3] = {&kd, &kh, &kw};
                 for (dim i = t.first_row; i < t.first_row + t.rows; ++i)
                     for (dim j = t.first_column; j < t.first_column + t.columns; ++j) {
-                        float *c = c_of(t.partial, t.group, j / panel_width(), tap, i)
-                                   + j % panel_width();
+                        float *c =
+                            c_of(t.partial, t.group, j / panel_width(), tap, i) + j % panel_width();
                         *c = (first ? 0 : *c)
                              + careful_sum(p_, walk_, taps, data, t.n, t.group,
                                  rows_.is_src ? i : j, rows_.is_src ? j : i, t.t0, t.length);

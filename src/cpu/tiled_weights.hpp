@@ -44,9 +44,10 @@ private:
     struct task;
     struct operand;
     static constexpr dim most_runs = 256;  // per call of a kernel
-    /// How the positions of a tile become k. In fma they simply follow each other. dot2 and amx take
-    /// them in pairs that keep their distance under every tap: a row's first half with its second, or
-    /// (amx) the upper rows of a tile with the lower ones, whole rows and the gaps between them.
+    /// How the positions of a tile become k. In fma they simply follow each other. dot2 and amx
+    /// take them in pairs that keep their distance under every tap: a row's first half with its
+    /// second, or (amx) the upper rows of a tile with the lower ones, whole rows and the gaps
+    /// between them.
     struct order {
         dim half;         // distance of partners: positions, or rows
         dim runs;         // runs per plane
@@ -62,12 +63,12 @@ private:
     void choose_cut();
     struct cut;
     void set_cut(const cut &c);
-    void try_cuts(cut &best, int threads, int vectors, dim tap_blocks, dim most_split);
+    void try_cuts(cut &best, int threads, int vectors, dim most_split);
     void choose_tile(dim bytes);
     [[nodiscard]] double skew() const;
     [[nodiscard]] double cut_seconds() const;
     [[nodiscard]] dim count_tasks() const {
-        return parts_ * p_.groups * rows_.blocks * columns_.blocks * tap_blocks_;
+        return parts_ * p_.groups * rows_.blocks * columns_.blocks;
     }
     void settle_tile();
 
@@ -94,7 +95,7 @@ private:
     [[nodiscard]] task_cost cost_of(const task &t) const;
     void run_task(const conv::buffers &data, scratch &s, float *partials, dim index) const;
     void clear_slack(const scratch &s) const;
-    void run_tile(const conv::buffers &data, scratch &s, task &t, bool first) const;
+    void run_tile(const conv::buffers &data, scratch &s, const task &t, bool first) const;
     [[nodiscard]] bool reads_input(const side &s, const task &t) const;
     value_range prepare(const conv::buffers &data, const side &s, const task &t, char *out) const;
     [[nodiscard]] const char *first_element(
@@ -131,7 +132,7 @@ private:
     /// columns.
     std::vector<dim> tap_input_, tap_rows_, tap_columns_;
     bool taps_inside_ = false;  // the taps of a filter lie side by side, and all are computed
-    dim parts_ = 1, tiles_all_ = 0, tap_blocks_ = 1;
+    dim parts_ = 1, tiles_all_ = 0;
     dim out_rows_ = 16;  // written at a time: all their taps stay in L1 meanwhile
     dim tasks_ = 0;
     int workers_ = 1;

@@ -119,7 +119,7 @@ void tiled_weights::choose_paths() {
 
 /// One way to cut, and what it is worth.
 struct tiled_weights::cut {
-    dim row_blocks, column_blocks, tap_blocks, parts, target;
+    dim row_blocks, column_blocks, parts, target;
     int vectors;
     double share = -1, seconds = 0;
     double most_seconds = 0;  // of any cut; 0: not known yet
@@ -133,7 +133,6 @@ void tiled_weights::set_cut(const cut &c) {
     vectors_ = c.vectors;
     split(rows_, c.row_blocks, kernels_.lanes);
     split(columns_, c.column_blocks, panel_width());
-    tap_blocks_ = c.tap_blocks;
     parts_ = c.parts;
     choose_tile(c.target);
 }
@@ -153,17 +152,15 @@ double tiled_weights::skew() const {
     const auto ratio = [](dim a, dim b) { return static_cast<double>(a) / static_cast<double>(b); };
     double tiles = 1;
     for (int a = 0; a < 3; ++a) tiles *= ratio(tile_[a] * tiles_[a], walk_[a].longest);
-    const dim most = div_up(tiles_all_, parts_), taps = static_cast<dim>(taps_.kept.size());
+    const dim most = div_up(tiles_all_, parts_);
     return ratio(rows_.blocks * rows_.block, rows_.channels) * ratio(most * parts_, tiles_all_)
            * ratio(columns_.blocks * columns_.block, columns_.channels)
-           * ratio(div_up(taps, tap_blocks_) * tap_blocks_, taps)
            * (1 + (tiles - 1) / static_cast<double>(most));
 }
 
 /// Rough seconds of one thread.
 double tiled_weights::cut_seconds() const {
-    constexpr double read_bytes = 20e9, sum_bytes = 20e9, c_bytes = 100e9,
-                     start = 0.3e-6;
+    constexpr double read_bytes = 20e9, sum_bytes = 20e9, c_bytes = 100e9, start = 0.3e-6;
     const double pack_bytes = kernels_.parts > 1 ? 6e9 : 16e9;  // splitting costs more than copying
     const auto number = [](auto v) { return static_cast<double>(v); };
     double dst = number(p_.mb * p_.groups), src = dst;
@@ -177,7 +174,7 @@ double tiled_weights::cut_seconds() const {
                * (1 / read_bytes + (s.as_stored ? 0 : 1 / pack_bytes));
     };
     const double copies =
-        number(size_of(p_.type)) * number(tap_blocks_)
+        number(size_of(p_.type))
         * (copied(rows_) * number(columns_.blocks) + copied(columns_) * number(rows_.blocks));
     const double floats = number(taps_.kept.size())
                           * number(p_.groups * padded(rows_, rows_.channels))
@@ -193,12 +190,12 @@ double tiled_weights::cut_seconds() const {
                             * steps * kernels_.lanes / nominal_speed(kernels_);
     return multiply + copies + number(parts_ - 1) * 8 * floats / sum_bytes
            + number(tiles_all_) * 8 * floats / c_bytes
-           + start * number(p_.groups * tiles_all_ * rows_.blocks * columns_.blocks * tap_blocks_);
+           + start * number(p_.groups * tiles_all_ * rows_.blocks * columns_.blocks);
 }
 
 /// Looks through blocks, tiles and parts for a better cut than `best`, with at most `most_split`
 /// times the blocks that cache sizes ask for along each side.
-void tiled_weights::try_cuts(cut &best, int threads, int vectors, dim tap_blocks, dim most_split) {
+void tiled_weights::try_cuts(cut &best, int threads, int vectors, dim most_split) {
     vectors_ = vectors;
     const dim bytes = 4 * p_.groups * static_cast<dim>(taps_.kept.size())
                       * padded(rows_, rows_.channels) * padded(columns_, columns_.channels);
@@ -212,7 +209,7 @@ void tiled_weights::try_cuts(cut &best, int threads, int vectors, dim tap_blocks
         for (dim column = least_column;
              within(least_column, column, columns_.channels, panel_width()); column *= 2)
             for (dim target : {tile_target, tile_target / 3}) {
-                cut c{row, column, tap_blocks, 1, target, vectors};
+                cut c{row, column, 1, target, vectors};
                 set_cut(c);
                 const dim blocks = count_tasks(), most = std::min(most_parts, tiles_all_);
                 for (int rounds = 0; rounds <= 5; ++rounds) {
@@ -244,12 +241,11 @@ void tiled_weights::choose_writing() {
 /// Blocks, tiles and parts: the cheapest that keep as many threads busy as the work is worth.
 void tiled_weights::choose_cut() {
     const int threads = cut_threads(p_, kernels_), vectors = vectors_;
-    cut best{1, 1, 1, 1, tile_target, vectors};
-    try_cuts(best, threads, vectors, 1, 16);
-    // Narrower panels divide more evenly. Blocks of taps would too, but they pack both operands again
-    // and again.
+    cut best{1, 1, 1, tile_target, vectors};
+    try_cuts(best, threads, vectors, 16);
+    // Narrower panels divide more evenly. Blocks of taps would too, but each packs both operands.
     for (int v = 1; best.share < fair_enough && v < vectors; ++v)
-        if (columns_.channels % (v * kernels_.lanes) == 0) try_cuts(best, threads, v, 1, 16);
+        if (columns_.channels % (v * kernels_.lanes) == 0) try_cuts(best, threads, v, 16);
     set_cut(best);
     while (out_rows_ > 1 && out_slices() < 2 * dim{threads}) out_rows_ /= 2;
 }
