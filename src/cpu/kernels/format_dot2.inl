@@ -23,14 +23,11 @@ struct F {
         w.add(_mm512_castsi512_ps(v));
         return _mm512_castsi512_ps(v);
     }
-    static __mmask16 between(dim lo, dim hi) {
-        return static_cast<__mmask16>(V::first(hi < 0 ? 0 : hi) & ~V::first(lo < 0 ? 0 : lo));
-    }
-    /// Elements of `p` in the low and of `p2` in the high half of each unit.
-    static __m512i join(const std::uint16_t *p, __mmask16 m, const std::uint16_t *p2, __mmask16 m2) {
-        const __m512i low = _mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(m, p));
-        const __m512i high = _mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(m2, p2));
-        return _mm512_or_si512(low, _mm512_slli_epi32(high, 16));
+    /// Elements of `p` in the low and of `p2` in the high half of each unit, `step` apart.
+    static __m512i join(const std::uint16_t *p, __mmask16 m, const std::uint16_t *p2, __mmask16 m2,
+        dim step = 1) {
+        return _mm512_or_si512(
+            V::spaced_bits(p, step, m), _mm512_slli_epi32(V::spaced_bits(p2, step, m2), 16));
     }
 
     template <typename E>
@@ -39,9 +36,10 @@ struct F {
         return seen(_mm512_maskz_loadu_epi16(m, p), w);
     }
     template <typename E>
-    static V::vec units_across(const std::uint16_t *p, dim cs, dim n, dim width, watch &w) {
+    static V::vec units_across(
+        const std::uint16_t *p, dim xs, dim cs, dim n, dim width, watch &w) {
         const __mmask16 m = V::first(width);
-        return seen(join(p, m, n > 1 ? p + cs : p, n > 1 ? m : __mmask16 {0}), w);
+        return seen(join(p, m, n > 1 ? p + cs : p, n > 1 ? m : __mmask16 {0}, xs), w);
     }
     static std::uint32_t pair(std::uint16_t low, std::uint16_t high, watch &w) {
         const std::uint32_t both = static_cast<std::uint32_t>(high) << 16 | low;
@@ -61,13 +59,9 @@ struct F {
     }
     template <typename E>
     static V::vec positions_across(const std::uint16_t *row, dim lo, dim hi, const std::uint16_t *row2,
-        dim lo2, dim hi2, dim x, dim width, watch &w) {
+        dim lo2, dim hi2, dim xs, dim width, watch &w) {
         const __mmask16 m = V::first(width);
-        return seen(join(row + x, static_cast<__mmask16>(m & between(lo, hi)), row2 + x,
-                        static_cast<__mmask16>(m & between(lo2, hi2))), w);
-    }
-    template <typename E>
-    static std::uint32_t position_unit(const std::uint16_t *p, const std::uint16_t *p2, watch &w) {
-        return pair(p != nullptr ? *p : std::uint16_t {0}, p2 != nullptr ? *p2 : std::uint16_t {0}, w);
+        return seen(join(row, static_cast<__mmask16>(m & V::lanes_of(lo, hi)), row2,
+                        static_cast<__mmask16>(m & V::lanes_of(lo2, hi2)), xs), w);
     }
 };

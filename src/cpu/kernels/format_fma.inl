@@ -18,8 +18,12 @@ struct F {
         return some<E>(p, n, watch);
     }
     template <typename E>
-    static V::vec units_across(const typename E::type *p, dim, dim, dim w, V::watch &watch) {
-        return some<E>(p, w, watch);
+    static V::vec units_across(
+        const typename E::type *p, dim xs, dim, dim, dim w, V::watch &watch) {
+        if (xs == 1) return some<E>(p, w, watch);
+        const V::vec v = V::load_between<E>(p, xs, 0, w);
+        watch.add(v);
+        return v;
     }
     template <typename E>
     static std::uint32_t unit(const typename E::type *p, dim, dim, V::watch &watch) {
@@ -34,17 +38,10 @@ struct F {
     }
     template <typename E>
     static V::vec positions_across(const typename E::type *row, dim lo, dim hi,
-        const typename E::type *, dim, dim, dim x, dim w, V::watch &watch) {
-        if (lo <= 0 && w <= hi) return some<E>(row + x, w, watch);
-        float values[V::lanes] = {};
-        for (dim i = lo < 0 ? 0 : lo; i < w && i < hi; ++i) values[i] = E::to_float(row[x + i]);
-        const V::vec v = V::load(reinterpret_cast<const char *>(values));
+        const typename E::type *, dim, dim, dim xs, dim w, V::watch &watch) {
+        if (xs == 1 && lo <= 0 && w <= hi) return some<E>(row, w, watch);
+        const V::vec v = V::load_between<E>(row, xs, lo, w < hi ? w : hi);
         watch.add(v);
         return v;
-    }
-    template <typename E>
-    static std::uint32_t position_unit(
-        const typename E::type *p, const typename E::type *, V::watch &watch) {
-        return p != nullptr ? unit<E>(p, 0, 1, watch) : 0;
     }
 };

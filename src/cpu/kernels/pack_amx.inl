@@ -58,58 +58,15 @@ template <typename E, int P>
     for (int i = 0; i < P; ++i) store512(out + i * part_pitch, join(a[i], b[i]));
 }
 
-/// Lanes [lo, hi) of 16.
 inline __mmask16 lanes_of(dim lo, dim hi) {
-    return static_cast<__mmask16>(V::first(hi < 0 ? 0 : hi) & ~V::first(lo < 0 ? 0 : lo));
-}
-
-/// 16 elements as they are in 32-bit lanes, `step` apart, those in `m`; others zero.
-inline __m512i gather_bits(const std::uint16_t *in, dim step, __mmask16 m) {
-    if (step == 1) return _mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(m, in));
-    if (step == 2) {
-        const __mmask32 even = _pdep_u32(m, 0x55555555U);
-        return _mm512_maskz_loadu_epi16(even, in);  // the odd ones are zero already
-    }
-    alignas(64) std::uint32_t values[16] = {};
-    for (unsigned rest = m; rest != 0; rest &= rest - 1) {
-        const int i = __builtin_ctz(rest);
-        values[i] = in[i * step];
-    }
-    return _mm512_load_si512(values);
-}
-
-inline __m512i gather_bits(const float *in, dim step, __mmask16 m) {
-    if (step == 1) return _mm512_maskz_loadu_epi32(m, in);
-    if (step == 2) {
-        const std::uint32_t even = _pdep_u32(m, 0x55555555U);
-        const __m512i low = _mm512_maskz_loadu_epi32(static_cast<__mmask16>(even), in);
-        const __m512i high = _mm512_maskz_loadu_epi32(static_cast<__mmask16>(even >> 16), in + 16);
-        const __m512i evens =
-            _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30);
-        return _mm512_permutex2var_epi32(low, evens, high);
-    }
-    alignas(64) float values[16] = {};
-    for (unsigned rest = m; rest != 0; rest &= rest - 1) {
-        const int i = __builtin_ctz(rest);
-        values[i] = in[i * step];
-    }
-    return _mm512_load_si512(values);
-}
-
-template <typename E>
-__m512 value_of(__m512i bits) {
-    if constexpr (std::is_same_v<E, f32_element>) return _mm512_castsi512_ps(bits);
-    if constexpr (std::is_same_v<E, bf16_element>)
-        return _mm512_castsi512_ps(_mm512_slli_epi32(bits, 16));
-    if constexpr (std::is_same_v<E, f16_element>)
-        return _mm512_cvtph_ps(_mm512_cvtepi32_epi16(bits));
+    return V::lanes_of(lo, hi);
 }
 
 /// 16 elements `step` apart, those in `m`; others zero.
 template <typename E>
 inline __m512 gather(const typename E::type *in, dim step, __mmask16 m) {
     if (step == 1) return V::load_as_mask<E>(in, m);
-    return value_of<E>(gather_bits(in, step, m));
+    return V::value_of<E>(V::spaced_bits(in, step, m));
 }
 
 /// The same 16 channels or positions of two rows, split and joined.
@@ -134,8 +91,8 @@ void split_columns(const typename E::type *in, dim cs, dim xs, dim channels, __m
 #pragma GCC unroll 16
         for (int j = 0; j < 16; ++j) {
             const dim k = 2 * j, l = k + 1;
-            pairs[j] = _mm512_or_si512(gather_bits(in + k * cs, xs, k < channels ? m : 0),
-                _mm512_slli_epi32(gather_bits(in + l * cs, xs, l < channels ? m : 0), 16));
+            pairs[j] = _mm512_or_si512(V::spaced_bits(in + k * cs, xs, k < channels ? m : 0),
+                _mm512_slli_epi32(V::spaced_bits(in + l * cs, xs, l < channels ? m : 0), 16));
             watch.add_bf16(pairs[j]);
         }
         transpose(pairs);

@@ -12,16 +12,16 @@
 //   F::k_per_unit
 //   F::units_at<E>(p, n, watch)             `lanes` consecutive units whose elements lie side by side
 //                                           from p on; n elements exist, the rest are zero
-//   F::units_across<E>(p, cs, n, w, watch)  units of `lanes` positions side by side: unit x holds
-//                                           p[x], p[x + cs], …; n ≤ k_per_unit channels exist;
-//                                           w positions exist
+//   F::units_across<E>(p, xs, cs, n, w, watch)
+//                                           units of `lanes` positions xs apart: unit x holds
+//                                           p[x·xs], p[x·xs + cs], …; n ≤ k_per_unit channels and w
+//                                           positions exist
 //   F::unit<E>(p, cs, n, watch)             one unit of n elements cs apart, as 32 bits
 //   F::positions_at<E>(p, p2, c, n, watch)  `lanes` columns from channel c on of position p (and of
 //                                           its pair p2); null: zeros; n channels exist
-//   F::positions_across<E>(row, lo, hi, row2, lo2, hi2, x, w, watch)
-//                                           one column of `lanes` positions: row[x + i] where
+//   F::positions_across<E>(row, lo, hi, row2, lo2, hi2, xs, w, watch)
+//                                           one column of `lanes` positions: row[i·xs] where
 //                                           lo ≤ i < hi and i < w, else 0; likewise its pair
-//   F::position_unit<E>(p, p2, watch)       one unit; null: zero
 
 inline dim round_up(dim value, dim to) { return (value + to - 1) / to * to; }
 inline dim smaller(dim a, dim b) { return a < b ? a : b; }
@@ -47,7 +47,7 @@ void zero_row(char *out, dim units) {
 
 // --- channels become k -------------------------------------------------------------------------
 
-/// Positions side by side in memory (NCX): each unit row is a straight copy.
+/// Positions side by side in memory (NCX), or every second, third…: each unit row is a copy.
 template <typename E>
 void channel_rows(const pack_args &p, dim k_pitch, F::watch &watch) {
     const auto *in = static_cast<const typename E::type *>(p.in);
@@ -58,9 +58,11 @@ void channel_rows(const pack_args &p, dim k_pitch, F::watch &watch) {
         zero_row(out, p.lo);
         dim x = p.lo;
         for (; x + V::lanes <= p.hi; x += V::lanes)
-            V::store(out + 4 * x, F::template units_across<E>(row + x, p.cs, n, V::lanes, watch));
+            V::store(out + 4 * x,
+                F::template units_across<E>(row + x * p.xs, p.xs, p.cs, n, V::lanes, watch));
         if (x < p.hi)
-            V::store_n(out + 4 * x, F::template units_across<E>(row + x, p.cs, n, p.hi - x, watch),
+            V::store_n(out + 4 * x,
+                F::template units_across<E>(row + x * p.xs, p.xs, p.cs, n, p.hi - x, watch),
                 p.hi - x);
         zero_row(out + 4 * p.hi, p.count - p.hi);
     }
@@ -94,21 +96,6 @@ void channel_columns(const pack_args &p, dim k_pitch, F::watch &watch) {
     }
 }
 
-/// Any strides, one unit at a time.
-template <typename E>
-void channel_units(const pack_args &p, dim k_pitch, F::watch &watch) {
-    const auto *in = static_cast<const typename E::type *>(p.in);
-    for (dim c = 0; c < p.channels; c += F::k_per_unit) {
-        char *out = p.out + c / F::k_per_unit * k_pitch;
-        const auto *row = in + c * p.cs;
-        const dim n = smaller(F::k_per_unit, p.channels - c);
-        zero_row(out, p.lo);
-        for (dim x = p.lo; x < p.hi; ++x)
-            store_unit(out + 4 * x, F::template unit<E>(row + x * p.xs, p.cs, n, watch));
-        zero_row(out + 4 * p.hi, p.count - p.hi);
-    }
-}
-
 value_range pack_channels(const pack_args &p, dim k_pitch, dim /*part_pitch*/) {
     F::watch watch;
     if (p.hi <= p.lo) {
@@ -118,12 +105,10 @@ value_range pack_channels(const pack_args &p, dim k_pitch, dim /*part_pitch*/) {
     }
     with_element(p.type, [&](auto e) {
         using E = decltype(e);
-        if (p.xs == 1 && p.hi - p.lo > 1)
-            channel_rows<E>(p, k_pitch, watch);
-        else if (p.cs == 1 && p.channels > 1)
+        if (p.cs == 1 && p.channels > 1)
             channel_columns<E>(p, k_pitch, watch);
         else
-            channel_units<E>(p, k_pitch, watch);
+            channel_rows<E>(p, k_pitch, watch);
     });
     return watch.found();
 }
@@ -229,7 +214,7 @@ void position_rows(const pack_args &p, const pair_row &pair, dim block, dim pane
     }
 }
 
-/// Positions side by side (NCX): transpose blocks in registers.
+/// Positions side by side (NCX), or every second, third…: transpose blocks in registers.
 template <typename E>
 void position_columns(const pack_args &p, const pair_row &pair, dim block, dim panel_pitch,
     F::watch &watch) {
@@ -242,32 +227,15 @@ void position_columns(const pack_args &p, const pair_row &pair, dim block, dim p
             typename V::vec rows[V::lanes];
 #pragma GCC unroll 16
             for (int i = 0; i < V::lanes; ++i) {
-                const dim row = (c + i) * p.cs;
+                const dim row = (c + i) * p.cs + x * p.xs;
                 rows[i] = c + i < p.channels
                     ? F::template positions_across<E>(in + row, p.lo - x, p.hi - x, in2 + row,
-                        pair.lo - x, pair.hi - x, x, w, watch)
+                        pair.lo - x, pair.hi - x, p.xs, w, watch)
                     : V::zero();
             }
             V::transpose(rows);
             char *out = p.out + c / block * panel_pitch + 4 * (x * block + c % block);
             for (dim i = 0; i < w; ++i) V::store(out + 4 * i * block, rows[i]);
-        }
-}
-
-/// Any strides, one unit at a time.
-template <typename E>
-void position_units(const pack_args &p, const pair_row &pair, dim block, dim panel_pitch,
-    F::watch &watch) {
-    using T = typename E::type;
-    for (dim x = 0; x < p.count; ++x)
-        for (dim c = 0; c < round_up(p.channels, V::lanes); ++c) {
-            char *out = p.out + c / block * panel_pitch + 4 * (x * block + c % block);
-            const dim at = c * p.cs + x * p.xs;
-            const bool real = c < p.channels && x >= p.lo && x < p.hi;
-            const bool real2 = c < p.channels && x >= pair.lo && x < pair.hi;
-            store_unit(out, F::template position_unit<E>(
-                                real ? static_cast<const T *>(p.in) + at : nullptr,
-                                real2 ? static_cast<const T *>(pair.in) + at : nullptr, watch));
         }
 }
 
@@ -278,10 +246,8 @@ value_range pack_positions(
         using E = decltype(e);
         if (p.cs == 1)
             position_rows<E>(p, pair, block, panel_pitch, watch);
-        else if (p.xs == 1)
-            position_columns<E>(p, pair, block, panel_pitch, watch);
         else
-            position_units<E>(p, pair, block, panel_pitch, watch);
+            position_columns<E>(p, pair, block, panel_pitch, watch);
     });
     return watch.found();
 }

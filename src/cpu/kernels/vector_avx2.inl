@@ -47,6 +47,14 @@ struct V {
         __builtin_memcpy(values, p, static_cast<std::size_t>(n < lanes ? n : lanes) * sizeof *p);
         return load_as<E>(values);
     }
+    /// Elements `step` apart in lanes [lo, hi), zeros in the others.
+    template <typename E>
+    static vec load_between(const typename E::type *p, dim step, dim lo, dim hi) {
+        if (lo <= 0 && hi >= lanes && step == 1) return load_as<E>(p);
+        typename E::type values[lanes] = {};
+        for (dim i = lo < 0 ? 0 : lo; i < lanes && i < hi; ++i) values[i] = p[i * step];
+        return load_as<E>(values);
+    }
     template <typename E>
     static void store_as(typename E::type *p, vec v) {
         if constexpr (std::is_same_v<E, f32_element>) _mm256_storeu_ps(p, v);

@@ -71,6 +71,85 @@ struct V {
         if constexpr (std::is_same_v<E, f16_element>)
             return _mm512_cvtph_ps(_mm256_maskz_loadu_epi16(m, p));
     }
+    /// Lanes [lo, hi).
+    static __mmask16 lanes_of(dim lo, dim hi) {
+        return static_cast<__mmask16>(first(hi < 0 ? 0 : hi) & ~first(lo < 0 ? 0 : lo));
+    }
+    /// Elements from the first to the last of the lanes `m`, `step` ≤ 4 apart.
+    static std::uint64_t span_of(__mmask16 m, dim step) {
+        const unsigned lanes_set = m;
+        const auto low = static_cast<dim>(__builtin_ctz(lanes_set)) * step,
+                   high = static_cast<dim>(31 - __builtin_clz(lanes_set)) * step;
+        return (~std::uint64_t{0} >> (63 - high)) & (~std::uint64_t{0} << low);
+    }
+    /// Elements as they are, `step` apart, in the 32-bit lanes `m` (neighbours); others are zero. Only
+    /// memory from the first to the last of them is read.
+    static __m512i spaced_bits(const std::uint16_t *p, dim step, __mmask16 m) {
+        if (step == 1) return _mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(m, p));
+        if (m == 0) return _mm512_setzero_si512();
+        constexpr __mmask32 even = 0x55555555U;  // the upper half of a lane is zero
+        if (step == 2)
+            return _mm512_maskz_loadu_epi16(even & static_cast<__mmask32>(span_of(m, 2)), p);
+        if (step == 3 || step == 4) {
+            const std::uint64_t span = span_of(m, step);
+            const __m512i low = _mm512_maskz_loadu_epi16(static_cast<__mmask32>(span), p);
+            const __m512i high = _mm512_maskz_loadu_epi16(static_cast<__mmask32>(span >> 32), p + 32);
+            return _mm512_maskz_permutex2var_epi16(even, low, every(step), high);
+        }
+        alignas(64) std::uint32_t values[16] = {};
+        for (unsigned rest = m; rest != 0; rest &= rest - 1) {
+            const int i = __builtin_ctz(rest);
+            values[i] = p[i * step];
+        }
+        return _mm512_load_si512(values);
+    }
+    static __m512i spaced_bits(const float *p, dim step, __mmask16 m) {
+        if (step == 1) return _mm512_maskz_loadu_epi32(m, p);
+        if (m == 0) return _mm512_setzero_si512();
+        const auto some = [&](int quarter) {
+            const auto mask = static_cast<__mmask16>(span_of(m, step) >> 16 * quarter);
+            return _mm512_maskz_loadu_epi32(mask, p + 16 * quarter);
+        };
+        if (step == 2) return _mm512_permutex2var_epi32(some(0), every(2), some(1));
+        if (step == 3 || step == 4) {  // the index counts modulo 32
+            const __m512i low = _mm512_permutex2var_epi32(some(0), every(step), some(1));
+            const __mmask16 upper = step == 3 ? 0xf800 : 0xff00;
+            return _mm512_mask_blend_epi32(
+                upper, low, _mm512_permutex2var_epi32(some(2), every(step), some(3)));
+        }
+        constexpr dim most = dim{1} << 26;
+        if (step < most && step > -most)
+            return _mm512_castps_si512(_mm512_mask_i32gather_ps(_mm512_setzero_ps(), m,
+                _mm512_mullo_epi32(every(1), _mm512_set1_epi32(static_cast<int>(step))), p, 4));
+        alignas(64) float values[16] = {};
+        for (unsigned rest = m; rest != 0; rest &= rest - 1) {
+            const int i = __builtin_ctz(rest);
+            values[i] = p[i * step];
+        }
+        return _mm512_load_si512(values);
+    }
+    /// 0, step, 2·step, …
+    static __m512i every(dim step) {
+        const __m512i one = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+        if (step == 1) return one;
+        const __m512i two = _mm512_add_epi32(one, one);
+        return step == 2 ? two : _mm512_add_epi32(two, step == 3 ? one : two);
+    }
+    template <typename E>
+    static vec value_of(__m512i bits) {
+        if constexpr (std::is_same_v<E, f32_element>) return _mm512_castsi512_ps(bits);
+        if constexpr (std::is_same_v<E, bf16_element>)
+            return _mm512_castsi512_ps(_mm512_slli_epi32(bits, 16));
+        if constexpr (std::is_same_v<E, f16_element>)
+            return _mm512_cvtph_ps(_mm512_cvtepi32_epi16(bits));
+    }
+    /// Elements `step` apart in lanes [lo, hi), zeros in the others.
+    template <typename E>
+    static vec load_between(const typename E::type *p, dim step, dim lo, dim hi) {
+        const __mmask16 m = lanes_of(lo, hi);
+        if (step == 1) return load_as_mask<E>(p, m);
+        return value_of<E>(spaced_bits(p, step, m));
+    }
     template <typename E>
     static void store_as(typename E::type *p, vec v) {
         if constexpr (std::is_same_v<E, f32_element>) _mm512_storeu_ps(p, v);

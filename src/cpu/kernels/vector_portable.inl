@@ -34,6 +34,14 @@ struct V {
         for (int i = 0; i < lanes && i < n; ++i) v[i] = E::to_float(p[i]);
         return v;
     }
+    /// Elements `step` apart in lanes [lo, hi), zeros in the others.
+    template <typename E>
+    static vec load_between(const typename E::type *p, dim step, dim lo, dim hi) {
+        if (lo <= 0 && hi >= lanes && step == 1) return load_as<E>(p);
+        typename E::type values[lanes] = {};
+        for (dim i = lo < 0 ? 0 : lo; i < lanes && i < hi; ++i) values[i] = p[i * step];
+        return load_as<E>(values);
+    }
     template <typename E>
     static void store_as(typename E::type *p, vec v) {
         for (int i = 0; i < lanes; ++i) p[i] = E::from_float(v[i]);
