@@ -1,17 +1,19 @@
-// Operand format "dot2": a unit is two bf16, which VDPBF16PS multiplies and adds together. Pairs are
-// neighbouring channels, or positions of two rows (see pack_positions). Raw bits, no conversion.
+// Operand format "dot2": a unit is two bf16, which VDPBF16PS multiplies and adds together. Pairs
+// are neighbouring channels, or positions of two rows (see pack_positions). Raw bits, no
+// conversion.
 
 struct F {
     static constexpr int k_per_unit = 2;
     static constexpr bool only_bf16 = true;
 
     /// VDPBF16PS takes subnormals for zero, in and out: 2^-118 leaves room for a sum to be normal.
-    static constexpr format_limits limits {1, 254 - 118, 510};
+    static constexpr format_limits limits{1, 254 - 118, 510};
 
     struct watch {
         __m512i least = _mm512_set1_epi16(-1), most = _mm512_setzero_si512();
         void add(V::vec v) {
-            const __m512i size = _mm512_and_si512(_mm512_castps_si512(v), _mm512_set1_epi16(0x7fff));
+            const __m512i size =
+                _mm512_and_si512(_mm512_castps_si512(v), _mm512_set1_epi16(0x7fff));
             // Zero becomes the largest number.
             least = _mm512_min_epu16(least, _mm512_sub_epi16(size, _mm512_set1_epi16(1)));
             most = _mm512_max_epu16(most, size);
@@ -24,22 +26,21 @@ struct F {
         return _mm512_castsi512_ps(v);
     }
     /// Elements of `p` in the low and of `p2` in the high half of each unit, `step` apart.
-    static __m512i join(const std::uint16_t *p, __mmask16 m, const std::uint16_t *p2, __mmask16 m2,
-        dim step = 1) {
+    static __m512i join(
+        const std::uint16_t *p, __mmask16 m, const std::uint16_t *p2, __mmask16 m2, dim step = 1) {
         return _mm512_or_si512(
             V::spaced_bits(p, step, m), _mm512_slli_epi32(V::spaced_bits(p2, step, m2), 16));
     }
 
     template <typename E>
     static V::vec units_at(const std::uint16_t *p, dim n, watch &w) {
-        const __mmask32 m = n >= 32 ? ~__mmask32 {0} : (__mmask32 {1} << n) - 1;
+        const __mmask32 m = n >= 32 ? ~__mmask32{0} : (__mmask32{1} << n) - 1;
         return seen(_mm512_maskz_loadu_epi16(m, p), w);
     }
     template <typename E>
-    static V::vec units_across(
-        const std::uint16_t *p, dim xs, dim cs, dim n, dim width, watch &w) {
+    static V::vec units_across(const std::uint16_t *p, dim xs, dim cs, dim n, dim width, watch &w) {
         const __mmask16 m = V::first(width);
-        return seen(join(p, m, n > 1 ? p + cs : p, n > 1 ? m : __mmask16 {0}, xs), w);
+        return seen(join(p, m, n > 1 ? p + cs : p, n > 1 ? m : __mmask16{0}, xs), w);
     }
     static std::uint32_t pair(std::uint16_t low, std::uint16_t high, watch &w) {
         const std::uint32_t both = static_cast<std::uint32_t>(high) << 16 | low;
@@ -48,20 +49,23 @@ struct F {
     }
     template <typename E>
     static std::uint32_t unit(const std::uint16_t *p, dim cs, dim n, watch &w) {
-        return pair(p[0], n > 1 ? p[cs] : std::uint16_t {0}, w);
+        return pair(p[0], n > 1 ? p[cs] : std::uint16_t{0}, w);
     }
     template <typename E>
     static V::vec positions_at(
         const std::uint16_t *p, const std::uint16_t *p2, dim c, dim n, watch &w) {
+        // A load from nowhere faults inside the processor even if its mask is empty: hundreds of
+        // cycles.
+        static constexpr std::uint16_t zeros[V::lanes] = {};
         const __mmask16 m = V::first(n);
-        return seen(join(p != nullptr ? p + c : p, p != nullptr ? m : __mmask16 {0},
-                        p2 != nullptr ? p2 + c : p2, p2 != nullptr ? m : __mmask16 {0}), w);
+        return seen(join(p != nullptr ? p + c : zeros, m, p2 != nullptr ? p2 + c : zeros, m), w);
     }
     template <typename E>
-    static V::vec positions_across(const std::uint16_t *row, dim lo, dim hi, const std::uint16_t *row2,
-        dim lo2, dim hi2, dim xs, dim width, watch &w) {
+    static V::vec positions_across(const std::uint16_t *row, dim lo, dim hi,
+        const std::uint16_t *row2, dim lo2, dim hi2, dim xs, dim width, watch &w) {
         const __mmask16 m = V::first(width);
         return seen(join(row, static_cast<__mmask16>(m & V::lanes_of(lo, hi)), row2,
-                        static_cast<__mmask16>(m & V::lanes_of(lo2, hi2)), xs), w);
+                        static_cast<__mmask16>(m & V::lanes_of(lo2, hi2)), xs),
+            w);
     }
 };

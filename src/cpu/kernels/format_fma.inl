@@ -5,7 +5,7 @@ struct F {
     using watch = V::watch;
     static constexpr int k_per_unit = 1;
     static constexpr bool only_bf16 = false;
-    static constexpr format_limits limits {0, 0, 510};  // not consulted: this is plain f32
+    static constexpr format_limits limits{0, 0, 510};  // not consulted: this is plain f32
 
     template <typename E>
     static V::vec some(const typename E::type *p, dim n, V::watch &watch) {
@@ -32,8 +32,8 @@ struct F {
         return float_to_bits(v);
     }
     template <typename E>
-    static V::vec positions_at(const typename E::type *p, const typename E::type *, dim c, dim n,
-        V::watch &watch) {
+    static V::vec positions_at(
+        const typename E::type *p, const typename E::type *, dim c, dim n, V::watch &watch) {
         return p != nullptr ? some<E>(p + c, n, watch) : V::zero();
     }
     template <typename E>

@@ -10,7 +10,8 @@
 // and a struct F for the operand format:
 //
 //   F::k_per_unit
-//   F::units_at<E>(p, n, watch)             `lanes` consecutive units whose elements lie side by side
+//   F::units_at<E>(p, n, watch)             `lanes` consecutive units whose elements lie side by
+//   side
 //                                           from p on; n elements exist, the rest are zero
 //   F::units_across<E>(p, xs, cs, n, w, watch)
 //                                           units of `lanes` positions xs apart: unit x holds
@@ -23,21 +24,29 @@
 //                                           one column of `lanes` positions: row[i·xs] where
 //                                           lo ≤ i < hi and i < w, else 0; likewise its pair
 
-inline dim round_up(dim value, dim to) { return (value + to - 1) / to * to; }
-inline dim smaller(dim a, dim b) { return a < b ? a : b; }
-inline dim larger(dim a, dim b) { return a > b ? a : b; }
+inline dim round_up(dim value, dim to) {
+    return (value + to - 1) / to * to;
+}
+inline dim smaller(dim a, dim b) {
+    return a < b ? a : b;
+}
+inline dim larger(dim a, dim b) {
+    return a > b ? a : b;
+}
 
-inline void store_unit(char *out, std::uint32_t unit) { __builtin_memcpy(out, &unit, 4); }
+inline void store_unit(char *out, std::uint32_t unit) {
+    __builtin_memcpy(out, &unit, 4);
+}
 
 /// Calls body(E {}) with the element type of `type`.
 template <typename Body>
 void with_element(data_type type, Body &&body) {
     if constexpr (F::only_bf16) {
-        body(bf16_element {});
+        body(bf16_element{});
     } else {
-        if (type == data_type::f32) body(f32_element {});
-        if (type == data_type::bf16) body(bf16_element {});
-        if (type == data_type::f16) body(f16_element {});
+        if (type == data_type::f32) body(f32_element{});
+        if (type == data_type::bf16) body(bf16_element{});
+        if (type == data_type::f16) body(f16_element{});
     }
 }
 
@@ -81,8 +90,9 @@ void channel_columns(const pack_args &p, dim k_pitch, F::watch &watch) {
 #pragma GCC unroll 16
             for (int i = 0; i < V::lanes; ++i) {
                 const bool real = x + i >= p.lo && x + i < p.hi;
-                rows[i] = real ? F::template units_at<E>(in + c + (x + i) * p.xs, p.channels - c, watch)
-                               : V::zero();
+                rows[i] =
+                    real ? F::template units_at<E>(in + c + (x + i) * p.xs, p.channels - c, watch)
+                         : V::zero();
             }
             V::transpose(rows);
             char *out = p.out + u * k_pitch + 4 * x;
@@ -128,8 +138,8 @@ value_range pack_pixels(const pack_args &p, dim x_pitch) {
             }
             for (dim u = 0; u < units; u += V::lanes) {
                 const dim c = u * F::k_per_unit;
-                V::store(out + 4 * u,
-                    F::template units_at<E>(in + c + x * p.xs, p.channels - c, watch));
+                V::store(
+                    out + 4 * u, F::template units_at<E>(in + c + x * p.xs, p.channels - c, watch));
             }
         }
     });
@@ -143,15 +153,16 @@ value_range scan(const pack_args &p) {
         const auto *in = static_cast<const typename E::type *>(p.in);
         for (dim x = p.lo; x < p.hi; ++x)
             for (dim c = 0; c < p.channels; c += V::lanes * F::k_per_unit)
-                static_cast<void>(F::template units_at<E>(in + c + x * p.xs, p.channels - c, watch));
+                static_cast<void>(
+                    F::template units_at<E>(in + c + x * p.xs, p.channels - c, watch));
     });
     return watch.found();
 }
 
 // --- weights -----------------------------------------------------------------------------------
 
-value_range pack_weights(const pack_args &p, const dim *tap_in, dim taps, int vectors,
-    dim tap_pitch, dim k_pitch) {
+value_range pack_weights(
+    const pack_args &p, const dim *tap_in, dim taps, int vectors, dim tap_pitch, dim k_pitch) {
     F::watch watch;
     const dim width = static_cast<dim>(vectors) * V::lanes;
     const bool direct = p.xs == 1 || p.cs == 1;
@@ -172,8 +183,8 @@ value_range pack_weights(const pack_args &p, const dim *tap_in, dim taps, int ve
             }
             return;
         }
-        // Taps innermost in memory (OIX): read each column's taps and channels in one go, a block of
-        // channels at a time so that the lines written stay in L1.
+        // Taps innermost in memory (OIX): read each column's taps and channels in one go, a block
+        // of channels at a time so that the lines written stay in L1.
         const auto *in = static_cast<const typename E::type *>(p.in);
         constexpr dim block = 16;
         for (dim c0 = 0; c0 < p.channels; c0 += block) {
@@ -200,8 +211,8 @@ value_range pack_weights(const pack_args &p, const dim *tap_in, dim taps, int ve
 
 /// Channels side by side (NXC): each position is a straight copy.
 template <typename E>
-void position_rows(const pack_args &p, const pair_row &pair, dim block, dim panel_pitch,
-    F::watch &watch) {
+void position_rows(
+    const pack_args &p, const pair_row &pair, dim block, dim panel_pitch, F::watch &watch) {
     using T = typename E::type;
     for (dim x = 0; x < p.count; ++x) {
         const bool real = x >= p.lo && x < p.hi, real2 = x >= pair.lo && x < pair.hi;
@@ -216,8 +227,8 @@ void position_rows(const pack_args &p, const pair_row &pair, dim block, dim pane
 
 /// Positions side by side (NCX), or every second, third…: transpose blocks in registers.
 template <typename E>
-void position_columns(const pack_args &p, const pair_row &pair, dim block, dim panel_pitch,
-    F::watch &watch) {
+void position_columns(
+    const pack_args &p, const pair_row &pair, dim block, dim panel_pitch, F::watch &watch) {
     using T = typename E::type;
     const auto *in = static_cast<const T *>(p.in);
     const auto *in2 = pair.in != nullptr ? static_cast<const T *>(pair.in) : in;
@@ -228,10 +239,9 @@ void position_columns(const pack_args &p, const pair_row &pair, dim block, dim p
 #pragma GCC unroll 16
             for (int i = 0; i < V::lanes; ++i) {
                 const dim row = (c + i) * p.cs + x * p.xs;
-                rows[i] = c + i < p.channels
-                    ? F::template positions_across<E>(in + row, p.lo - x, p.hi - x, in2 + row,
-                        pair.lo - x, pair.hi - x, p.xs, w, watch)
-                    : V::zero();
+                rows[i] = c + i < p.channels ? F::template positions_across<E>(in + row, p.lo - x,
+                              p.hi - x, in2 + row, pair.lo - x, pair.hi - x, p.xs, w, watch)
+                                             : V::zero();
             }
             V::transpose(rows);
             char *out = p.out + c / block * panel_pitch + 4 * (x * block + c % block);

@@ -82,8 +82,8 @@ struct V {
                    high = static_cast<dim>(31 - __builtin_clz(lanes_set)) * step;
         return (~std::uint64_t{0} >> (63 - high)) & (~std::uint64_t{0} << low);
     }
-    /// Elements as they are, `step` apart, in the 32-bit lanes `m` (neighbours); others are zero. Only
-    /// memory from the first to the last of them is read.
+    /// Elements as they are, `step` apart, in the 32-bit lanes `m` (neighbours); others are zero.
+    /// Only memory from the first to the last of them is read.
     static __m512i spaced_bits(const std::uint16_t *p, dim step, __mmask16 m) {
         if (step == 1) return _mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(m, p));
         if (m == 0) return _mm512_setzero_si512();
@@ -93,7 +93,8 @@ struct V {
         if (step == 3 || step == 4) {
             const std::uint64_t span = span_of(m, step);
             const __m512i low = _mm512_maskz_loadu_epi16(static_cast<__mmask32>(span), p);
-            const __m512i high = _mm512_maskz_loadu_epi16(static_cast<__mmask32>(span >> 32), p + 32);
+            const __m512i high =
+                _mm512_maskz_loadu_epi16(static_cast<__mmask32>(span >> 32), p + 32);
             return _mm512_maskz_permutex2var_epi16(even, low, every(step), high);
         }
         alignas(64) std::uint32_t values[16] = {};
