@@ -5,20 +5,26 @@
 #include "usage_error.hpp"
 
 namespace convgrad::cli {
+namespace {
 
-text_filter::text_filter(std::string_view where, const std::string &expression) : where_(where) {
-    if (expression.size() > longest_expression)
+pattern compile(std::string_view where, const std::string &expression) {
+    if (expression.size() > text_filter::longest_expression)
         throw usage_error(
             fmt::format("{}: the regular expression has {} characters; at most {} are "
                         "possible",
-                where, expression.size(), longest_expression));
+                where, expression.size(), text_filter::longest_expression));
     try {
-        expression_ = std::regex(expression);
-    } catch (const std::regex_error &e) {
+        return pattern(expression);
+    } catch (const pattern_error &e) {
         throw usage_error(
             fmt::format("{} {}: not a regular expression ({})", where, expression, e.what()));
     }
 }
+
+}  // namespace
+
+text_filter::text_filter(std::string_view where, const std::string &expression)
+    : where_(where), expression_(compile(where, expression)) {}
 
 bool text_filter::accepts(const std::string &text) const {
     if (text.size() > longest_text)
@@ -26,12 +32,7 @@ bool text_filter::accepts(const std::string &text) const {
             fmt::format("{}: a problem of {} characters cannot be searched; at most {} "
                         "are possible",
                 where_, text.size(), longest_text));
-    try {
-        return std::regex_search(text, expression_);
-    } catch (const std::regex_error &e) {
-        throw usage_error(
-            fmt::format("{}: too complex a regular expression ({})", where_, e.what()));
-    }
+    return expression_.is_found_in(text);
 }
 
 }  // namespace convgrad::cli

@@ -1,14 +1,14 @@
 // The regular expression of --match.
 #pragma once
 
-#include <regex>
 #include <string>
 #include <string_view>
 
+#include "pattern.hpp"
+
 namespace convgrad::cli {
 
-/// Searches problem texts. The standard library's expressions recurse once per character, so both
-/// sides have a length that no stack minds.
+/// Searches problem texts. Both sides have a length that bounds the time of a search.
 class text_filter {
 public:
     static constexpr std::size_t longest_expression = 1000, longest_text = 2000;
@@ -20,7 +20,7 @@ public:
 
 private:
     std::string where_;
-    std::regex expression_;
+    pattern expression_;
 };
 
 }  // namespace convgrad::cli

@@ -5,7 +5,6 @@ import os
 import subprocess
 import sys
 import threading
-import time
 
 import numpy as np
 import pytest
@@ -34,25 +33,50 @@ def test_many_threads_at_once():
 
 
 def test_other_threads_run_while_one_computes():
-    src = np.ones((8, 100, 100, 64), np.float32)
-    weights = np.ones((5, 5, 64, 64), np.float32)
-    started, done = threading.Event(), threading.Event()
+    """A thread that needs the interpreter's lock gets it while another one is inside a call.
+
+    Python itself is told not to take the lock from anyone, so that the calls alone can have given it
+    away. How long a call takes, and who is scheduled when, does not matter: calls are repeated until
+    the other thread has run.
+    """
+    src = np.ones((4, 50, 50, 64), np.float32)
+    weights = np.ones((3, 3, 64, 64), np.float32)
+    engine = convgrad.Engine(threads=1)
+    compiled = convgrad.compile("Convolution", [src, weights], engine=engine)
+    out = compiled(src, weights)
+    gate = threading.Lock()
+    gate.acquire()
+    ran, seen = [], []
+
+    def wait():
+        gate.acquire()
+        ran.append(True)
 
     def work():
-        started.set()
-        convgrad.convolution(src, weights, engine=convgrad.Engine(threads=1))
-        done.set()
+        # Where the process has real-time priority, the thread that waits would never be scheduled
+        # beside this one on a single core.
+        os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0))
+        gate.release()
+        for _ in range(100_000):
+            pass
+        seen.append(bool(ran))
+        calls = 0
+        while not ran and calls < 3000:
+            compiled(src, weights, out=out)
+            calls += 1
+        seen.append(bool(ran))
 
-    thread = threading.Thread(target=work)
-    thread.start()
-    started.wait()
-    naps = 0
-    while not done.is_set():
-        time.sleep(0.001)
-        naps += 1
-    thread.join()
-    # Were the lock held, this thread would sleep once or twice, until the call is over.
-    assert naps > 3
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1000)
+    try:
+        threads = [threading.Thread(target=wait), threading.Thread(target=work)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    finally:
+        sys.setswitchinterval(interval)
+    assert seen == [False, True]
 
 
 # JAX, which other tests of this process have loaded, warns of every fork; we do not use it here.

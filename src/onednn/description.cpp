@@ -166,6 +166,26 @@ tensor_description strided(tensor_description lt, const logical_tensor &compiled
     return lt;
 }
 
+bool fits(const tensor_description &lt, const logical_tensor &compiled) {
+    if (to_data_type(lt.type) != compiled.type || lt.layout == layout_type::opaque) return false;
+    if (lt.ndims == unknown_ndims) return true;
+    const dims &shape = *compiled.shape;
+    if (lt.ndims != static_cast<int>(shape.size())) return false;
+    bool has_strides = lt.layout == layout_type::strided;
+    for (std::size_t i = 0; i < shape.size(); ++i) {
+        if (lt.dims[i] != unknown_dimension && lt.dims[i] != shape[i]) return false;
+        if (lt.strides[i] == unknown_dimension) has_strides = false;
+    }
+    if (!has_strides || std::find(shape.begin(), shape.end(), 0) != shape.end()) return true;
+    const bool packed = compiled.strides.empty();
+    dim stride = 1;  // where packed
+    for (std::size_t i = shape.size(); i-- > 0;) {
+        if (shape[i] != 1 && lt.strides[i] != (packed ? stride : compiled.strides[i])) return false;
+        if (packed) stride *= shape[i];
+    }
+    return true;
+}
+
 tensor tensor_at(void *data, const logical_tensor &compiled) {
     return {data, compiled.type, compiled.shape.value_or(dims{}), compiled.strides};
 }

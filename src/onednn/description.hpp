@@ -34,6 +34,10 @@ logical_tensor output_of(const tensor_description &lt, bool lenient);
 /// The client's description with shape and strides as compiled: strided, row-major unless told.
 tensor_description strided(tensor_description lt, const logical_tensor &compiled);
 
+/// Whether a tensor of this description may be executed as `compiled`, whose shape is known. What
+/// the description leaves open is believed.
+bool fits(const tensor_description &lt, const logical_tensor &compiled);
+
 /// A tensor of this description at `data`, for execution.
 tensor tensor_at(void *data, const logical_tensor &compiled);
 

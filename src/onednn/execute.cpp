@@ -10,12 +10,17 @@ namespace {
     throw error(error_code::invalid_argument, ops::cat("invalid argument: ", text));
 }
 
-const client_tensor &tensor_of(
-    std::span<const client_tensor *const> list, std::size_t place, std::string_view what) {
+/// The tensor at a place of the client's list. One that says of itself that it is not the tensor of
+/// the compile call is refused: it may have less memory.
+const client_tensor &tensor_of(std::span<const client_tensor *const> list, std::size_t place,
+    const logical_tensor &compiled, std::string_view what) {
     if (place >= list.size())
         refuse(ops::cat(
             list.size(), " ", what, "s are given; the compile call had at least ", place + 1));
     if (list[place] == nullptr) refuse(ops::cat(what, " ", place, " is null"));
+    if (compiled.is_known() && !fits(list[place]->lt, compiled))
+        refuse(ops::cat(what, " ", place,
+            " is not the tensor that was compiled: ", describe(compiled), " was"));
     return *list[place];
 }
 
@@ -71,12 +76,16 @@ tensor output_at(const client_tensor &given, const logical_tensor &compiled) {
 void compiled_body::execute(std::span<const client_tensor *const> inputs,
     std::span<const client_tensor *const> outputs, void *scratch_memory) const {
     std::vector<tensor> in, out;
-    for (std::size_t i = 0; i < input_places.size(); ++i)
-        in.push_back(
-            tensor_at(tensor_of(inputs, input_places[i], "input").data, library.inputs()[i]));
-    for (std::size_t i = 0; i < output_places.size(); ++i)
+    for (std::size_t i = 0; i < input_places.size(); ++i) {
+        const logical_tensor &compiled = library.inputs()[i];
+        const logical_tensor &given = spread && spread->input == i ? spread->from : compiled;
+        in.push_back(tensor_at(tensor_of(inputs, input_places[i], given, "input").data, compiled));
+    }
+    for (std::size_t i = 0; i < output_places.size(); ++i) {
+        const logical_tensor &compiled = library.outputs()[i];
         out.push_back(
-            output_at(tensor_of(outputs, output_places[i], "output"), library.outputs()[i]));
+            output_at(tensor_of(outputs, output_places[i], compiled, "output"), compiled));
+    }
     if (spread) {
         auto *large = static_cast<std::byte *>(scratch_memory) + spread_offset;
         if (in[spread->input].data == nullptr) refuse("the tensor to add has null data");

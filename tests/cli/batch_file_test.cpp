@@ -101,7 +101,6 @@ TEST_F(batch_file, batch_sizes_and_match) {
     EXPECT_THROW(static_cast<void>(read("--match=(\n")), usage_error);
 }
 
-// std::regex would exhaust the stack.
 TEST_F(batch_file, long_expressions_and_texts_are_refused) {
     const std::string much(100000, 'a'), open(100000, '(');
     EXPECT_THROW(static_cast<void>(read("--match=" + open + "\nic1\n")), usage_error);

@@ -66,6 +66,7 @@ bad '--threads two' verify --threads two ic3ih5oc4kh3
 bad '--isa mmx' verify --isa mmx ic3ih5oc4kh3
 bad '--math' verify --math exact ic3ih5oc4kh3
 bad '--match' verify --match '(' ic3ih5oc4kh3
+bad 'lookahead is not supported' verify --match 'ic(?=3)' ic3ih5oc4kh3
 bad '--mb' verify --mb -1 ic3ih5oc4kh3
 bad '--seed' verify --seed x ic3ih5oc4kh3
 bad 'position 4' verify ic3xh5oc4kh3

@@ -293,7 +293,18 @@ private:
         run(place, in, out);
     }
 
-    /// A tensor as the compiled partition wants it.
+    /// Another tensor, with the memory that its own description asks for.
+    void spoil_known(tensor_description &lt) {
+        const std::size_t axis = in_.byte() % 6;
+        if (in_.chance(4)) {
+            lt.type = element_type::bf16;
+            return;
+        }
+        std::int64_t &field = in_.chance(2) ? lt.dims[axis] : lt.strides[axis];
+        field = in_.between(0, 9);
+    }
+
+    /// A tensor as the compiled partition wants it, or nearly so.
     client_tensor *tensor_for(const client_compiled_partition *compiled, std::size_t id,
         std::vector<std::unique_ptr<std::byte[]>> &memory) {
         tensor_description lt{};
@@ -301,6 +312,7 @@ private:
         if (dnnl_graph_compiled_partition_query_logical_tensor(compiled, id, &lt)
             != status::success)
             return nullptr;
+        if (in_.chance(16)) spoil_known(lt);
         dnnl_graph_logical_tensor_get_mem_size(&lt, &bytes);
         if (bytes > largest_buffer) return nullptr;
         client_tensor *made = nullptr;

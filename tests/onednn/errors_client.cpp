@@ -240,6 +240,43 @@ TEST(ErrorsClient, ExecuteChecksItsTensors) {
     EXPECT_EQ(dnnl_graph_compiled_partition_destroy(empty), dnnl_success);
 }
 
+// Memory behind such a tensor may end before that of the compiled one.
+TEST(ErrorsClient, ExecuteRefusesOtherTensors) {
+    fixture f;
+    const dnnl::engine engine = cpu_engine();
+    const auto compiled = partitions_of({f.complete()})[0].compile(
+        {f.src.described(), f.weights.described()}, {f.dst.described()}, engine);
+    dnnl::stream stream(engine);
+    const auto weights = f.weights.on(engine), dst = f.dst.on(engine);
+    const auto run_with = [&](const dg::logical_tensor &lt) {
+        const dg::tensor src(lt, engine, f.src.bytes.data());
+        return status_of([&] { compiled.execute(stream, {src, weights}, {dst}); });
+    };
+    const auto shaped = [](const dims &shape, lt_layout layout = lt_layout::strided) {
+        return dg::logical_tensor(0, lt_type::f32, shape, layout);
+    };
+    const dims shape = f.l.src, strides = {224, 56, 8, 1};
+    ASSERT_EQ(shape, (dims{2, 4, 7, 8}));
+    EXPECT_EQ(run_with({0, lt_type::f32, shape, strides}), dnnl_success);
+    EXPECT_EQ(run_with(shaped({1, 4, 7, 8})), dnnl_invalid_arguments);
+    EXPECT_EQ(run_with(shaped({1, 4, 7, 8}, lt_layout::any)), dnnl_invalid_arguments);
+    EXPECT_EQ(run_with(shaped({2, 4, 56})), dnnl_invalid_arguments);
+    EXPECT_EQ(run_with({0, lt_type::bf16, shape, lt_layout::strided}), dnnl_invalid_arguments);
+    EXPECT_EQ(
+        run_with({0, lt_type::f32, shape, strides_with_inner(shape, 1)}), dnnl_invalid_arguments);
+    // What a description leaves open is believed.
+    EXPECT_EQ(run_with({0, lt_type::f32, lt_layout::strided}), dnnl_success);
+    EXPECT_EQ(run_with(shaped({2, 4, unknown, unknown})), dnnl_success);
+    EXPECT_EQ(run_with(shaped(shape, lt_layout::any)), dnnl_success);
+
+    const auto src = f.src.on(engine);
+    const dg::tensor small({3, lt_type::f32, dims{1, 6, 5, 8}, lt_layout::strided}, engine);
+    EXPECT_EQ(status_of([&] {
+        compiled.execute(stream, {src, weights}, {small});
+    }),
+        dnnl_invalid_arguments);
+}
+
 TEST(ErrorsClient, OtherEngines) {
     const fixture f;
     dg::graph graph(dnnl::engine::kind::gpu);
