@@ -6,6 +6,7 @@
 #include "conv/problem.hpp"
 #include "cpu/geometry.hpp"
 #include "cpu/kernels/kernels.hpp"
+#include "cpu/prefetch.hpp"
 
 namespace convgrad::cpu {
 
@@ -124,8 +125,15 @@ inline double step_cost(dim m, dim vectors) {
            + 1.0;
 }
 
+/// What of the next block of rows comes from memory while one is multiplied.
+struct fetching {
+    bool a = false;  // rows of A follow each other, and nothing has read them yet
+    bool c = false;  // C is the output
+};
+
 /// `count` rows of C in blocks of nearly equal height.
-inline void multiply_run(const kernel_set &kernels, product_args args, dim count, int vectors) {
+inline void multiply_run(
+    const kernel_set &kernels, product_args args, dim count, int vectors, fetching fetch = {}) {
     const dim row = args.ldc;
     if (kernels.format == operand_format::amx) {  // whole tiles of 16 rows
         for (dim done = 0; done < count; done += 32) {
@@ -138,6 +146,10 @@ inline void multiply_run(const kernel_set &kernels, product_args args, dim count
     const dim blocks = div_up(count, kernels.max_m[vectors]);
     for (dim b = 0; b < blocks; ++b) {
         const dim m = count * (b + 1) / blocks - count * b / blocks;
+        if (fetch.a) expect_read(args.a + m * args.a_m, m * args.a_m);
+        for (dim i = m; fetch.c && b + 1 < blocks && i < 2 * m; ++i)
+            expect_write(static_cast<const char *>(static_cast<const void *>(args.c + i * row)),
+                4 * vectors * dim{kernels.lanes});
         kernels.product(args, static_cast<int>(m), vectors);
         args.c += m * row;
         args.a += m * args.a_m;

@@ -351,6 +351,7 @@ void tiled_data::multiply(const scratch &s, const task &t, dim chunk) const {
     args.b_part = args.b_step / kernels_.parts;
     args.b_tile = 1024;
     const auto &taps = direct ? tap_input_ : tap_patch_;
+    const bool pointwise = taps_ == 1 && walk_[2].in_step == 1;
     for (std::size_t ph = 0; ph < taps_of_.phases.size(); ++ph) {
         const conv_phase &f = taps_of_.phases[ph];
         dim length[3];
@@ -380,7 +381,8 @@ void tiled_data::multiply(const scratch &s, const task &t, dim chunk) const {
                                              + (t.t0[1] + h) * walk_[1].in_step * roles_.in.x[1]
                                              + t.t0[2] * walk_[2].in_step * roles_.in.x[2])
                                    : (d * patch_[1].length + h) * patch_[2].row * position_bytes_);
-                multiply_run(kernels_, args, count, static_cast<int>(panel_vectors(panel)));
+                multiply_run(kernels_, args, count, static_cast<int>(panel_vectors(panel)),
+                    {.a = direct && pointwise && j == 0, .c = to_output && pointwise});
                 if (chunk == chunks_ - 1 && !to_output)
                     store_rows(s, t, ph, j, d, h, flat_ ? length[1] : 1);
             });

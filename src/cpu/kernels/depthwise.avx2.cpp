@@ -5,6 +5,7 @@
 #include <type_traits>
 
 #include "cpu/kernels/kernels.hpp"
+#include "cpu/prefetch.hpp"
 
 namespace convgrad::cpu {
 namespace {

@@ -1,24 +1,6 @@
 // Depthwise passes over pairs of vectors; see depthwise_args.hpp. Included like product_vector.inl,
 // after struct pair.
 
-/// The lines of `bytes` bytes from p on, which need not exist, into L2.
-template <int Bytes>
-[[gnu::always_inline]] inline void expect_read(const char *p) {
-#pragma GCC unroll 2
-    for (int i = 0; i < Bytes; i += 64) __builtin_prefetch(p + i, 0, 2);
-}
-template <int Bytes>
-[[gnu::always_inline]] inline void expect_write(const char *p) {
-#pragma GCC unroll 2
-    for (int i = 0; i < Bytes; i += 64) {
-#ifdef __AVX2__
-        __asm__ volatile("prefetchw %0" : : "m"(p[i]));
-#else
-        __builtin_prefetch(p + i, 1, 2);
-#endif
-    }
-}
-
 template <typename E, bool Whole>
 [[gnu::always_inline]] inline void load_pair(const char *p, dim n, V::vec &a, V::vec &b) {
     if constexpr (Whole)
@@ -172,11 +154,11 @@ void expect_positions(const depthwise_args &p, dim row, dim x, dim end) {
         for (const tap_chain *chain = p.chains; chain != p.chains + p.chain_count; ++chain)
             for (dim at = x; at < end; ++at)
                 for (dim b = 0; b < in_bytes; b += 64)
-                    expect_read<64>(in + chain->in + at * p.slot + b);
+                    expect_read(in + chain->in + at * p.slot + b, 64);
     }
     const char *out = p.out + row * p.out_row + p.out_fresh;
     for (dim at = x; at < end; ++at)
-        for (dim b = 0; b < out_bytes; b += 64) expect_write<64>(out + at * p.out_position + b);
+        for (dim b = 0; b < out_bytes; b += 64) expect_write(out + at * p.out_position + b, 64);
 }
 
 /// Rows in runs of nearly equal length, each for all pairs: memory is read in its own order.
@@ -244,9 +226,9 @@ struct gradient_block {
         const char *dst = p.dst + (row + 1) * p.dst_row + position * p.dst_position;
         const char *in = p.in + row * p.in_row + position * p.slot + chain.in + p.fresh;
         for (int i = 0; i < X; ++i) {
-            expect_read<bytes>(dst + i * p.dst_position);
+            expect_read(dst + i * p.dst_position, bytes);
             for (dim r = 0; r < p.fresh_rows; ++r)
-                expect_read<bytes>(in + i * p.slot + r * p.fresh_row);
+                expect_read(in + i * p.slot + r * p.fresh_row, bytes);
         }
     }
 

@@ -1,0 +1,24 @@
+// Lines that will be needed soon, into L2. The memory need not exist.
+#pragma once
+
+#include <convgrad/types.hpp>
+
+namespace convgrad::cpu {
+
+[[gnu::always_inline]] inline void expect_read(const char *p, dim bytes) {
+    for (dim i = 0; i < bytes; i += 64) __builtin_prefetch(p + i, 0, 2);
+}
+
+/// Without this a store of a whole line still waits for the line.
+[[gnu::always_inline]] inline void expect_write(const char *p, dim bytes) {
+    for (dim i = 0; i < bytes; i += 64) {
+#ifdef __x86_64__  // the compiler takes prefetchw only with -mprfchw; processors without it do
+                   // nothing
+        __asm__ volatile("prefetchw %0" : : "m"(p[i]));
+#else
+        __builtin_prefetch(p + i, 1, 2);
+#endif
+    }
+}
+
+}  // namespace convgrad::cpu
