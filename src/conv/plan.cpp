@@ -45,7 +45,8 @@ public:
         bias_.add_work(work, threads_);
         return cpu::cut_work(work, threads);
     }
-    void execute(const buffers &data, void *workspace, const cpu::executor &threads) const override {
+    void execute(
+        const buffers &data, void *workspace, const cpu::executor &threads) const override {
         const cpu::executor mine = threads.limited(threads_);
         driver_.execute(data, static_cast<char *>(workspace), mine);
         bias_.execute(data, static_cast<char *>(workspace), mine);
@@ -61,7 +62,8 @@ public:
         if constexpr (requires { driver_.walks_batch(); }) {
             char *memory = static_cast<char *>(workspace);
             walks.push_back(driver_.walk(data, memory, threads.limited(threads_)));
-            walks.push_back(bias_.walk(data, memory + driver_bytes(), std::min(threads.threads(), threads_)));
+            walks.push_back(
+                bias_.walk(data, memory + driver_bytes(), std::min(threads.threads(), threads_)));
         }
     }
 
@@ -140,30 +142,52 @@ dim shortest_sum(const problem &p) {
 /// shows: up to 1.5 half units instead of 1. From eight terms on f32's own rounding is larger.
 constexpr dim shortest_split_sum = 8;
 
-/// Multiply-adds of a core per cycle with the matrix engine, what it wastes on missing channels and on
-/// products of parts deducted. Vectors do 32 (bf16: 64), or about half of that along positions.
-double matrix_speed(const problem &p, const kernel_set &kernels) {
+/// Rough cycles of a core for a problem with the matrix engine, and with vectors. Tiles waste what
+/// channels do not fill; splitting f32 or f16 into parts costs as much as many products.
+struct engine_cycles {
+    double matrix, vectors;
+};
+
+engine_cycles estimate_cycles(const problem &p, const kernel_set &amx) {
     const auto share = [](dim channels, dim tile) {
         const dim whole = (channels + tile - 1) / tile * tile;
         return whole == 0 ? 1 : static_cast<double>(channels) / static_cast<double>(whole);
     };
-    const double products = kernels.parts == 1 ? 1 : kernels.parts == 2 ? 4 : 6;
-    const double used = p.what == pass::forward ? share(p.ic, 32) * share(p.oc, 16)
-        : p.what == pass::backward_data         ? share(p.oc, 32) * share(p.ic, 16)
-                                                : share(p.oc, 16) * share(p.ic, 16);
-    return 512 * used / products;
+    const bool weights = p.what == pass::backward_weights;
+    const double products = amx.parts == 1 ? 1 : amx.parts == 2 ? 4 : 6;
+    const double used = weights                   ? share(p.oc, 16) * share(p.ic, 16)
+                        : p.what == pass::forward ? share(p.ic, 32) * share(p.oc, 16)
+                                                  : share(p.oc, 32) * share(p.ic, 16);
+    const auto ic = static_cast<double>(p.ic), oc = static_cast<double>(p.oc);
+    double macs = ic * oc, src = ic, dst = oc;
+    for (const axis &x : p.x) {
+        macs *= static_cast<double>(x.dst) * static_cast<double>(x.kernel);
+        src *= static_cast<double>(x.src);
+        dst *= static_cast<double>(x.dst);
+    }
+    // Cycles an element, and multiply-adds of vectors a cycle: fitted to 1x1 and 3x3 layers.
+    const double split = amx.parts == 1   ? 0
+                         : amx.parts == 2 ? (weights ? 1.2 : 0.5)
+                         : weights        ? 4
+                                          : 0.7;
+    const double speed = p.type == data_type::bf16 ? 70 : amx.parts > 1 ? 27 : 35;
+    return {macs * products / (512 * used) + split * (src + dst), macs / speed};
 }
 
 /// Whether few channels leave so much of a tile empty that vectors are faster, or (vectors along
 /// positions) the other way round.
 std::string refuse_by_speed(const algorithm &a, const problem &p, const plan_limits &limits) {
-    if (limits.max_isa < isa::amx_bf16 || (a.form != shape::tiled && a.form != shape::narrow)) return {};
+    if (limits.max_isa < isa::amx_bf16 || (a.form != shape::tiled && a.form != shape::narrow))
+        return {};
     const kernel_set *amx = cpu::find_kernels(isa::amx_bf16, operand_format::amx, p.type, p.math);
     if (amx == nullptr) return {};
-    const bool enough = matrix_speed(p, *amx) >= (p.type == data_type::bf16 ? 70 : 35);
+    const engine_cycles cycles = estimate_cycles(p, *amx);
+    const bool enough = cycles.matrix <= cycles.vectors;
     if (a.form == shape::tiled && a.format == operand_format::amx && !enough)
-        return "few channels leave most of a tile empty";
-    if (a.form == shape::narrow && enough) return "the matrix engine takes as few channels as these";
+        return amx->parts > 1 ? "splitting, or half empty tiles, would cost more than tiles save"
+                              : "few channels leave most of a tile empty";
+    if (a.form == shape::narrow && enough)
+        return "the matrix engine takes as few channels as these";
     return {};
 }
 
@@ -181,15 +205,17 @@ std::string refuse(const algorithm &a, const problem &p, const plan_limits &limi
     if (a.format == operand_format::amx && p.type == data_type::f32 && p.math == math_mode::accurate
         && !asked && shortest_sum(p) < shortest_split_sum)
         return "sums of " + std::to_string(shortest_sum(p))
-            + " products are more exact without splitting";
-    if (a.form == shape::folded && p.what == pass::backward_weights && a.format == operand_format::fma) {
+               + " products are more exact without splitting";
+    if (a.form == shape::folded && p.what == pass::backward_weights
+        && a.format == operand_format::fma) {
         if (!asked && p.type == data_type::bf16 && limits.max_isa >= isa::avx512_bf16)
             return "products of bf16 pairs are faster";
         return cpu::refuse_folded_weights(simplify(p), asked);
     }
     if (a.form == shape::folded) return cpu::refuse_folded(simplify(p), *kernels, asked);
     if (a.form == shape::merged) return cpu::refuse_merged(p, *kernels, asked);
-    if (std::string reason = refuse_by_speed(a, p, limits); !asked && !reason.empty()) return reason;
+    if (std::string reason = refuse_by_speed(a, p, limits); !asked && !reason.empty())
+        return reason;
     if (a.form == shape::narrow && !asked && 2 * vector_channels(p) > kernels->lanes)
         return std::to_string(vector_channels(p))
                + " channels per group fill more than half of the " + std::to_string(kernels->lanes)
@@ -210,7 +236,8 @@ std::unique_ptr<const plan> build(const algorithm &a, const problem &p, const pl
     if (a.form == shape::folded)
         return std::make_unique<driver_plan<cpu::folded_data>>(a.name, p, limits, kernels, exact);
     if (a.form == shape::merged)
-        return std::make_unique<driver_plan<cpu::merged_weights>>(a.name, p, limits, kernels, exact);
+        return std::make_unique<driver_plan<cpu::merged_weights>>(
+            a.name, p, limits, kernels, exact);
     if (a.form == shape::planes && weights)
         return std::make_unique<driver_plan<cpu::plane_weights>>(a.name, p, limits, kernels);
     if (a.form == shape::planes)
