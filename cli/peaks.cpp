@@ -106,6 +106,21 @@ std::size_t bucket(double working_set, int threads) {
     return static_cast<std::size_t>(std::exp2(std::round(std::log2(wanted) * 2) / 2));
 }
 
+/// Share of an axis' pairs of position and tap that lie inside src.
+double share_inside(const conv::axis &a) {
+    double inside = 0;
+    for (dim k = 0; k < a.kernel; ++k) {
+        const dim first = k * a.dilation - a.pad;  // src index at dst index 0
+        const auto before = [&](dim x) {           // dst indices that meet src below index x
+            return std::clamp<dim>((x - first + a.stride - 1) / a.stride, 0, a.dst);
+        };
+        inside +=
+            static_cast<double>((first < a.src ? before(a.src) : 0) - (first < 0 ? before(0) : 0));
+    }
+    const auto all = static_cast<double>(a.kernel * a.dst);
+    return all > 0 ? inside / all : 1;
+}
+
 struct candidate {
     double flops;
     std::string name;
@@ -196,6 +211,8 @@ limit machine_peaks::limit_of(const op_call &call, const engine &on) {
         [](const candidate &a, const candidate &b) { return a.flops < b.flops; });
     limit l;
     l.flops = 2 * conv::macs(p);
+    l.needed = l.flops;
+    for (const conv::axis &a : p.x) l.needed *= share_inside(a);
     l.bytes = bytes_of(call);
     l.peak_flops = best->flops;
     l.unit = best->name;

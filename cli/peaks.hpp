@@ -16,10 +16,11 @@ namespace convgrad::cli {
 /// What bounds one execution of a problem from below.
 struct limit {
     double flops = 0, bytes = 0;  // work: two per multiply-add; every tensor touched once
+    double needed = 0;            // flops without taps that lie in the padding
     double peak_flops = 0;        // per second, of the unit that serves the type best
     double peak_bandwidth = 0;    // bytes per second, at this working set
     std::string unit;             // e.g. "fma", "matrix engine / 6"
-    [[nodiscard]] double compute_seconds() const { return flops / peak_flops; }
+    [[nodiscard]] double compute_seconds() const { return needed / peak_flops; }
     [[nodiscard]] double memory_seconds() const { return bytes / peak_bandwidth; }
     [[nodiscard]] bool compute_bound() const { return compute_seconds() >= memory_seconds(); }
     [[nodiscard]] double seconds() const {

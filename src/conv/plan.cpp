@@ -174,6 +174,15 @@ engine_cycles estimate_cycles(const problem &p, const kernel_set &amx) {
     return {macs * products / (512 * used) + split * (src + dst), macs / speed};
 }
 
+/// Whether the matrix engine is there and faster than vectors.
+bool suits_matrix(const problem &p, const plan_limits &limits) {
+    if (limits.max_isa < isa::amx_bf16) return false;
+    const kernel_set *amx = cpu::find_kernels(isa::amx_bf16, operand_format::amx, p.type, p.math);
+    if (amx == nullptr) return false;
+    const engine_cycles cycles = estimate_cycles(p, *amx);
+    return cycles.matrix <= cycles.vectors;
+}
+
 /// Whether few channels leave so much of a tile empty that vectors are faster, or (vectors along
 /// positions) the other way round.
 std::string refuse_by_speed(const algorithm &a, const problem &p, const plan_limits &limits) {
@@ -181,8 +190,7 @@ std::string refuse_by_speed(const algorithm &a, const problem &p, const plan_lim
         return {};
     const kernel_set *amx = cpu::find_kernels(isa::amx_bf16, operand_format::amx, p.type, p.math);
     if (amx == nullptr) return {};
-    const engine_cycles cycles = estimate_cycles(p, *amx);
-    const bool enough = cycles.matrix <= cycles.vectors;
+    const bool enough = suits_matrix(p, limits);
     if (a.form == shape::tiled && a.format == operand_format::amx && !enough)
         return amx->parts > 1 ? "splitting, or half empty tiles, would cost more than tiles save"
                               : "few channels leave most of a tile empty";
@@ -208,7 +216,8 @@ std::string refuse(const algorithm &a, const problem &p, const plan_limits &limi
                + " products are more exact without splitting";
     if (a.form == shape::folded && p.what == pass::backward_weights
         && a.format == operand_format::fma) {
-        if (!asked && p.type == data_type::bf16 && limits.max_isa >= isa::avx512_bf16)
+        const bool pairs = p.type == data_type::bf16 && limits.max_isa >= isa::avx512_bf16;
+        if (!asked && pairs && (suits_matrix(p, limits) || !cpu::folding_beats_pairs(p, *kernels)))
             return "products of bf16 pairs are faster";
         return cpu::refuse_folded_weights(simplify(p), asked);
     }

@@ -76,7 +76,7 @@ std::size_t plane_data::scratch_bytes() const {
     return static_cast<std::size_t>(
         4
         * (sets * weight_blocks() * (block_floats_ + pair_) + copies_ * layout_.copy_floats()
-            + c_floats_ + line_floats()));
+            + c_floats_ + layout_.tile[1] * line_floats()));
 }
 
 /// A row of the output, whose phases lie apart in the results; whole vectors are read.
@@ -307,30 +307,34 @@ void plane_data::store(
     }
 }
 
-/// The same row by row, for steps that vectors do not interleave.
+/// The same for steps that vectors do not interleave.
 void plane_data::store_rows(
     const scratch &s, const plane_store_args &all, std::size_t first_phase, bool whole) const {
-    const dim step = walk_[2].out_step;
-    for (dim j = 0; j < all.depths * all.rows; ++j) {
-        const dim d = j / all.rows, r = j % all.rows;
-        const dim from = d * all.in_depth + r * all.in_row;
+    const dim step = walk_[2].out_step, pitch = line_floats();
+    for (dim d = 0; d < all.depths; ++d) {
         plane_store_args args = all;
-        args.depths = args.rows = 1;
-        args.out += d * all.out_depth + r * all.out_row;
-        if (args.add != nullptr) args.add += d * all.add_depth + r * all.add_row;
-        if (!whole) {
-            kernels_.store(
-                {all.in + from, 0, 1, 1, all.count, args.out, p_.type, 0, roles_.out.x[2] * step,
-                    nullptr, args.add, 0, p_.add_strides.x[2] * step, p_.accumulate, p_.relu});
-            continue;
+        args.depths = 1;
+        args.out += d * all.out_depth;
+        if (args.add != nullptr) args.add += d * all.add_depth;
+        for (dim r = 0; r < all.rows; ++r) {
+            const dim from = d * all.in_depth + r * all.in_row;
+            if (!whole) {
+                kernels_.store({all.in + from, 0, 1, 1, all.count, args.out + r * all.out_row,
+                    p_.type, 0, roles_.out.x[2] * step, nullptr,
+                    args.add == nullptr ? nullptr : args.add + r * all.add_row, 0,
+                    p_.add_strides.x[2] * step, p_.accumulate, p_.relu});
+                continue;
+            }
+            for (dim w = 0; w < step; ++w) {
+                const phase &f = phases_[first_phase + static_cast<std::size_t>(w)];
+                const float *in = all.in + f.c - phases_[first_phase].c + from;
+                float *line = s.line + r * pitch + f.width->first;
+                for (dim x = f.width->first; x < all.count; x += step, line += step) *line = *in++;
+            }
         }
-        for (dim w = 0; w < step; ++w) {
-            const phase &f = phases_[first_phase + static_cast<std::size_t>(w)];
-            const float *in = all.in + f.c - phases_[first_phase].c + from;
-            float *line = s.line + f.width->first;
-            for (dim x = f.width->first; x < all.count; x += step, line += step) *line = *in++;
-        }
+        if (!whole) continue;
         args.in = s.line;
+        args.in_row = pitch;
         kernels_.narrow_rows(args);
     }
 }

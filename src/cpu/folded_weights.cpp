@@ -62,6 +62,15 @@ std::string refuse_folded_weights(const conv::problem &p, bool asked) {
     return {};
 }
 
+bool folding_beats_pairs(const conv::problem &p, const kernel_set &kernels) {
+    const dim columns = div_up(p.oc, kernels.lanes), panels = div_up(columns, kernels.max_vectors);
+    const dim vectors = div_up(columns, panels), rows = p.x[2].kernel * p.ic;
+    const dim blocks = div_up(rows, kernels.max_m[vectors]);
+    const double folded = static_cast<double>(blocks) * step_cost(div_up(rows, blocks), vectors);
+    const double pairs = static_cast<double>(p.x[2].kernel) * step_cost(p.ic, vectors) / 2;
+    return folded < pairs;
+}
+
 folded_weights::folded_weights(
     const conv::problem &p, const kernel_set &kernels, int threads, std::size_t workspace_limit)
     : p_(p), kernels_(kernels) {

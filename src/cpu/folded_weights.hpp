@@ -18,6 +18,10 @@ namespace convgrad::cpu {
 /// should.
 std::string refuse_folded_weights(const conv::problem &p, bool asked);
 
+/// Whether a bf16 gradient takes fewer cycles in this form than tap by tap with products of pairs,
+/// whose blocks are as low as there are channels.
+bool folding_beats_pairs(const conv::problem &p, const kernel_set &kernels);
+
 class folded_weights {
 public:
     /// `kernels` of format fma.

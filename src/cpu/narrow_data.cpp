@@ -22,6 +22,7 @@ constexpr dim tile_bytes = 256 << 10;  // patch and C of a task
 constexpr dim channels_wanted = 64;    // so that NXC data is read in whole cache lines
 constexpr dim most_tasks = dim{1} << 30;
 constexpr dim most_vectors = 4;
+constexpr dim weights_most = 1 << 20;  // that stay packed
 
 }  // namespace
 
@@ -35,6 +36,7 @@ struct narrow_data::scratch {
     float *patch;
     float *c;
     float *bias;
+    dim *runs;      // two lists of as many entries as there are taps
     dim held = -1;  // first group whose weights and bias are here
     bool nonfinite = false;
 };
@@ -98,6 +100,7 @@ void narrow_data::settle() {
         tap_patch_.push_back(4 * taps_of_.patch[tap]);
         tap_packed_.push_back(4 * static_cast<dim>(tap) * k_chunk_ * roles_.out_c);
     }
+    keep_weights_ = 4 * chunks_ * weights_floats() <= weights_most;
     group_blocks_ = div_up(p_.groups, groups_);
     const dim per_image = group_blocks_ * tiles_[0] * tiles_[1] * tiles_[2];
     images_per_task_ = std::max<dim>(1, div_up(per_image * p_.mb, most_tasks));
@@ -124,11 +127,10 @@ bool narrow_data::shrink() {
 std::size_t narrow_data::scratch_bytes() const {
     const dim slack = most_vectors * kernels_.lanes;
     const dim floats =
-        round_up_to(weights_floats(), 16)
-        + round_up_to(groups_ * k_chunk_ * patch_pitch_ + slack, 16)
+        held_floats() + round_up_to(groups_ * k_chunk_ * patch_pitch_ + slack, 16)
         + groups_ * roles_.out_c * c_pitch_ * static_cast<dim>(taps_of_.phases.size())
         + round_up_to(groups_ * roles_.out_c, 16);
-    return static_cast<std::size_t>(4 * floats);
+    return static_cast<std::size_t>(4 * floats + round_up_to(16 * taps_, 64));
 }
 
 std::size_t narrow_data::workspace() const {
@@ -143,10 +145,12 @@ void narrow_data::execute(
     for (std::size_t w = 0; w < workers.size(); ++w) {
         scratch &s = workers[w];
         s.weights = static_cast<float *>(static_cast<void *>(workspace + w * scratch_bytes()));
-        s.patch = s.weights + round_up_to(weights_floats(), 16);
+        s.patch = s.weights + held_floats();
         s.c = s.patch
               + round_up_to(groups_ * k_chunk_ * patch_pitch_ + most_vectors * kernels_.lanes, 16);
         s.bias = s.c + groups_ * roles_.out_c * c_pitch_ * static_cast<dim>(taps_of_.phases.size());
+        s.runs = static_cast<dim *>(
+            static_cast<void *>(s.bias + round_up_to(groups_ * roles_.out_c, 16)));
     }
     for_each_task(threads.limited(workers_), tasks_, [&](int worker, dim index) {
         task t = make_task(data, index);
@@ -176,11 +180,11 @@ work_list narrow_data::work() const {
                                const task t = make_task(none, index);
                                task_cost cost = cost_of(t);
                                const bool held =
-                                   chunks_ == 1 && before >= 0
+                                   keep_weights_ && before >= 0
                                    && make_task(none, before).first_group == t.first_group;
                                if (!held)
                                    cost.read += static_cast<double>(size_of(p_.type))
-                                                * static_cast<double>(weights_floats());
+                                                * static_cast<double>(chunks_ * weights_floats());
                                return cost;
                            }});
     return list;
@@ -216,11 +220,10 @@ void narrow_data::run_task(scratch &s, const task &t) const {
         for (dim chunk = chunks_ - 1; chunk >= 0; --chunk) pack_weights(s, t, chunk);
     }
     for (dim chunk = 0; chunk < chunks_; ++chunk) {
-        if (chunks_ > 1) pack_weights(s, t, chunk);
+        if (!keep_weights_) pack_weights(s, t, chunk);
         pack_patch(s, t, chunk);
         multiply(s, t, chunk);
     }
-    if (chunks_ > 1) s.held = -1;
     // A padded tap must contribute nothing, but 0 · ∞ is NaN. Only what needs it is summed again:
     // tiles depend on the number of threads, results must not.
     if (s.nonfinite && t.padded) multiply_careful(s, t);
@@ -230,19 +233,25 @@ void narrow_data::run_task(scratch &s, const task &t) const {
 /// [group][tap][reduced channel][output channel]
 void narrow_data::pack_weights(scratch &s, const task &t, dim chunk) const {
     const dim channels = chunk_channels(chunk);
+    float *chunk_weights = s.weights + (keep_weights_ ? chunk * weights_floats() : 0);
     float watch = 0;
-    for (dim g = 0; g < t.groups; ++g)
-        for (dim tap = 0; tap < taps_; ++tap)
-            for (dim i = 0; i < channels; ++i)
-                for (dim o = 0; o < roles_.out_c; ++o) {
-                    const dim at = (t.first_group + g) * p_.weights.g
-                                   + taps_of_.weights[static_cast<std::size_t>(tap)]
-                                   + (chunk * k_chunk_ + i) * roles_.weights_in
-                                   + o * roles_.weights_out;
-                    const float w = load_float(t.data->weights, p_.type, at);
-                    s.weights[((g * taps_ + tap) * k_chunk_ + i) * roles_.out_c + o] = w;
-                    watch += w * 0;
+    const auto pack = [&](const auto *weights) {
+        for (dim g = 0; g < t.groups; ++g)
+            for (dim tap = 0; tap < taps_; ++tap)
+                for (dim i = 0; i < channels; ++i) {
+                    const auto *from = weights + (t.first_group + g) * p_.weights.g
+                                       + taps_of_.weights[static_cast<std::size_t>(tap)]
+                                       + (chunk * k_chunk_ + i) * roles_.weights_in;
+                    float *to = chunk_weights + ((g * taps_ + tap) * k_chunk_ + i) * roles_.out_c;
+                    for (dim o = 0; o < roles_.out_c; ++o) {
+                        to[o] = conv::to_float(from[o * roles_.weights_out]);
+                        watch += to[o] * 0;
+                    }
                 }
+    };
+    if (p_.type == data_type::f32) pack(static_cast<const float *>(t.data->weights));
+    if (p_.type == data_type::bf16) pack(static_cast<const bf16 *>(t.data->weights));
+    if (p_.type == data_type::f16) pack(static_cast<const f16 *>(t.data->weights));
     s.nonfinite = s.nonfinite || watch != watch;
 }
 
@@ -268,27 +277,69 @@ void narrow_data::multiply(const scratch &s, const task &t, dim chunk) const {
     args.a_step = 4 * roles_.out_c;
     args.b_step = 4 * patch_pitch_;
     args.accumulate = chunk > 0;
+    float *weights = s.weights + (keep_weights_ ? chunk * weights_floats() : 0);
     for (std::size_t ph = 0; ph < taps_of_.phases.size(); ++ph) {
         const conv_phase &f = taps_of_.phases[ph];
         dim length[3];
         if (!phase_length(f, t, length)) continue;
-        args.a_run = tap_packed_.data() + f.first_tap;
-        args.b_run = tap_patch_.data() + f.first_tap;
-        args.runs = f.taps;
-        const dim count = (length[1] - 1) * patch_[2].length + length[2];
-        for (dim g = 0; g < t.groups; ++g)
-            for (dim d = 0; d < length[0]; ++d)
-                for (dim x = 0; x < count; x += most_vectors * kernels_.lanes) {
-                    const auto vectors =
-                        static_cast<int>(std::min(most_vectors, div_up(count - x, kernels_.lanes)));
-                    args.a = bytes(s.weights + g * taps_ * k_chunk_ * roles_.out_c);
-                    args.b = bytes(s.patch + g * k_chunk_ * patch_pitch_
-                                   + d * patch_[1].length * patch_[2].length + x);
-                    args.c = s.c + (static_cast<dim>(ph) * groups_ + g) * roles_.out_c * c_pitch_
-                             + d * plane_pitch_ + x;
-                    multiply_run(kernels_, args, roles_.out_c, vectors);
-                }
+        const bool cut = t.padded && worth_cutting(t, f, length[1]);
+        for (dim d = 0; d < length[0]; ++d)
+            for (dim h = 0; h < length[1];) {
+                const dim rows = cut ? same_taps(t, f, h, length[1] - h) : length[1];
+                args.a_run = t.padded ? s.runs : tap_packed_.data() + f.first_tap;
+                args.b_run = t.padded ? s.runs + taps_ : tap_patch_.data() + f.first_tap;
+                args.runs = t.padded ? list_runs(walk_, f, t, d, h, rows,
+                                {tap_packed_.data(), tap_patch_.data()}, {s.runs, s.runs + taps_})
+                                     : f.taps;
+                const dim count = (rows - 1) * patch_[2].length + length[2];
+                for (dim g = 0; g < t.groups; ++g)
+                    for (dim x = 0; x < count; x += most_vectors * kernels_.lanes) {
+                        const auto vectors = static_cast<int>(
+                            std::min(most_vectors, div_up(count - x, kernels_.lanes)));
+                        const dim row = h * patch_[2].length + x;
+                        args.a = bytes(weights + g * taps_ * k_chunk_ * roles_.out_c);
+                        args.b = bytes(s.patch + g * k_chunk_ * patch_pitch_
+                                       + d * patch_[1].length * patch_[2].length + row);
+                        args.c = s.c
+                                 + (static_cast<dim>(ph) * groups_ + g) * roles_.out_c * c_pitch_
+                                 + d * plane_pitch_ + row;
+                        multiply_run(kernels_, args, roles_.out_c, vectors);
+                    }
+                h += rows;
+            }
     }
+}
+
+/// Rows from h on, at most `rows`, whose taps along the height meet the input or not just like
+/// those of row h.
+dim narrow_data::same_taps(const task &t, const conv_phase &f, dim h, dim rows) const {
+    for (const axis_tap &tap : f.axis[1]->taps) {
+        dim lo, hi;
+        clip((t.t0[1] + h) * walk_[1].in_step + tap.off, walk_[1].in_step, rows, walk_[1].in_length,
+            lo, hi);
+        rows = lo > 0 ? lo : hi > 0 ? hi : rows;
+    }
+    return rows;
+}
+
+/// Whether it takes fewer vectors to go through the rows in pieces, each with the taps that meet
+/// the input there. A piece writes a few lanes beyond its end, which the next one overwrites; what
+/// accumulates cannot be cut.
+bool narrow_data::worth_cutting(const task &t, const conv_phase &f, dim rows) const {
+    if (chunks_ > 1) return false;
+    const dim width = std::min(t.length[2], f.axis[2]->count - t.t0[2]);
+    const auto vectors = [&](dim count) {
+        return div_up((count - 1) * patch_[2].length + width, kernels_.lanes);
+    };
+    dim pieces = 0;
+    for (dim h = 0, count; h < rows; h += count) {
+        count = same_taps(t, f, h, rows - h);
+        for (const axis_tap &tap : f.axis[1]->taps) {
+            const dim in = (t.t0[1] + h) * walk_[1].in_step + tap.off;
+            if (in >= 0 && in < walk_[1].in_length) pieces += vectors(count);
+        }
+    }
+    return pieces < vectors(rows) * static_cast<dim>(f.axis[1]->taps.size());
 }
 
 void narrow_data::multiply_careful(const scratch &s, const task &t) const {

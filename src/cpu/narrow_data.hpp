@@ -33,7 +33,11 @@ private:
     void settle();
     bool shrink();
     [[nodiscard]] std::size_t scratch_bytes() const;
+    /// Of a chunk, and of all that are held at once.
     [[nodiscard]] dim weights_floats() const { return groups_ * taps_ * k_chunk_ * roles_.out_c; }
+    [[nodiscard]] dim held_floats() const {
+        return round_up_to((keep_weights_ ? chunks_ : 1) * weights_floats(), 16);
+    }
     [[nodiscard]] dim chunk_channels(dim chunk) const;
 
     [[nodiscard]] task make_task(const conv::buffers &data, dim index) const;
@@ -42,6 +46,8 @@ private:
     void pack_weights(scratch &s, const task &t, dim chunk) const;
     void pack_patch(const scratch &s, const task &t, dim chunk) const;
     void multiply(const scratch &s, const task &t, dim chunk) const;
+    [[nodiscard]] bool worth_cutting(const task &t, const conv_phase &f, dim rows) const;
+    [[nodiscard]] dim same_taps(const task &t, const conv_phase &f, dim h, dim rows) const;
     void multiply_careful(const scratch &s, const task &t) const;
     void store_tile(const scratch &s, const task &t) const;
 
@@ -59,6 +65,7 @@ private:
     dim plane_pitch_ = 0;
     dim groups_ = 1, group_blocks_ = 1;  // groups of one task
     dim k_chunk_ = 1, chunks_ = 1;
+    bool keep_weights_ = true;  // of all chunks
     dim images_per_task_ = 1, tasks_ = 0;
     int workers_ = 1;
 };

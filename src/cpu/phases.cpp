@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 
 #include "cpu/element.hpp"
 #include "cpu/kernels/kernels.hpp"
@@ -127,13 +128,32 @@ gradient_taps::gradient_taps(const conv::problem &p, const axis_walk (&walk)[3])
 }
 
 void gradient_taps::write_zeros(const conv::problem &p, const conv::buffers &data) const {
-    if (p.accumulate) return;
-    for (dim offset : empty)
+    if (p.accumulate || empty.empty()) return;
+    const dim size = static_cast<dim>(size_of(p.out_type));
+    const bool inputs_inside = p.weights.i < p.weights.o;
+    const dim outer = inputs_inside ? p.oc : p.ic, inner = inputs_inside ? p.ic : p.oc;
+    const dim outer_step = size * (inputs_inside ? p.weights.o : p.weights.i),
+              step = size * (inputs_inside ? p.weights.i : p.weights.o);
+    const dim taps = p.x[0].kernel * p.x[1].kernel * p.x[2].kernel;
+    if (taps_side_by_side(p)
+        && step == size * taps) {  // whole filters: the others are written later
         for (dim g = 0; g < p.groups; ++g)
-            for (dim o = 0; o < p.oc; ++o)
-                for (dim i = 0; i < p.ic; ++i)
-                    store_rounded(data.weights, p.out_type,
-                        g * p.weights.g + o * p.weights.o + i * p.weights.i + offset, 0, false);
+            for (dim c = 0; c < outer; ++c)
+                std::memset(
+                    static_cast<char *>(data.weights) + size * g * p.weights.g + c * outer_step, 0,
+                    static_cast<std::size_t>(inner * step));
+        return;
+    }
+    for (dim g = 0; g < p.groups; ++g)
+        for (dim offset : empty) {
+            char *at = static_cast<char *>(data.weights) + size * (g * p.weights.g + offset);
+            for (dim c = 0; c < outer; ++c, at += outer_step) {
+                // Zero is no bits in every type.
+                if (step == size) std::memset(at, 0, static_cast<std::size_t>(inner * size));
+                for (dim i = 0; step != size && i < inner; ++i)
+                    std::memset(at + i * step, 0, static_cast<std::size_t>(size));
+            }
+        }
 }
 
 float careful_sum(const conv::problem &p, const axis_walk (&walk)[3],

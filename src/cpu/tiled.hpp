@@ -6,6 +6,7 @@
 #include "conv/problem.hpp"
 #include "cpu/geometry.hpp"
 #include "cpu/kernels/kernels.hpp"
+#include "cpu/phases.hpp"
 #include "cpu/prefetch.hpp"
 
 namespace convgrad::cpu {
@@ -113,6 +114,29 @@ void for_each_patch_row(const axis_walk (&walk)[3], const axis_patch (&patch)[3]
                                 row.hi);
                         body(row);
                     }
+}
+
+/// The taps of a phase of which some position in rows [h, h + rows) of plane d of a tile lies
+/// inside the input: their entries of two lists, and how many. Taps that meet only padding would
+/// add zeros: with large dilations, or on small maps, that is a third of all.
+inline dim list_runs(const axis_walk (&walk)[3], const conv_phase &f, const tile_place &t, dim d,
+    dim h, dim rows, const dim *const (&lists)[2], dim *const (&out)[2]) {
+    const auto inside = [&](int a, dim first, dim count, dim off) {
+        const dim low = (t.t0[a] + first) * walk[a].in_step + off;
+        return low + (count - 1) * walk[a].in_step >= 0 && low < walk[a].in_length;
+    };
+    dim runs = 0, tap = f.first_tap;
+    const dim widths = static_cast<dim>(f.axis[2]->taps.size());
+    for (const axis_tap &kd : f.axis[0]->taps)
+        for (const axis_tap &kh : f.axis[1]->taps) {
+            const bool real = inside(0, d, 1, kd.off) && inside(1, h, rows, kh.off);
+            for (dim kw = 0; real && kw < widths; ++kw, ++runs) {
+                out[0][runs] = lists[0][tap + kw];
+                out[1][runs] = lists[1][tap + kw];
+            }
+            tap += widths;
+        }
+    return runs;
 }
 
 /// Rough cycles of one k step of a block of C: multiply-adds, or loads where there are more of

@@ -256,6 +256,10 @@ value_range tiled_data::pack_staged(
 }
 
 dim tiled_data::patch_bytes() const {
+    return std::max(packed_patch_bytes(), stage_bytes_);
+}
+
+dim tiled_data::packed_patch_bytes() const {
     if (pixels_) return round_up_to(patch_positions_ * position_bytes_, 64);
     return cpu::patch_bytes(kernels_, units(k_chunk_), patch_positions_);
 }
@@ -305,29 +309,6 @@ void tiled_data::for_each_run(const dim (&length)[3], Body &&body) const {
     }
 }
 
-/// The taps of a phase of which some position in rows [h, h + rows) of plane d lies inside the
-/// input, as offsets in the operands. Taps that meet only padding would add zeros: with large
-/// dilations, or on small maps, that is a third of all.
-dim tiled_data::list_runs(const scratch &s, const conv_phase &f, const task &t, dim d, dim h,
-    dim rows, const dim *in_taps, const dim *packed_taps) const {
-    const auto inside = [&](int a, dim first, dim count, dim off) {
-        const dim low = (t.t0[a] + first) * walk_[a].in_step + off;
-        return low + (count - 1) * walk_[a].in_step >= 0 && low < walk_[a].in_length;
-    };
-    dim runs = 0, tap = f.first_tap;
-    const dim widths = static_cast<dim>(f.axis[2]->taps.size());
-    for (const axis_tap &kd : f.axis[0]->taps)
-        for (const axis_tap &kh : f.axis[1]->taps) {
-            const bool real = inside(0, d, 1, kd.off) && inside(1, h, rows, kh.off);
-            for (dim kw = 0; real && kw < widths; ++kw, ++runs) {
-                s.runs[runs] = in_taps[tap + kw];
-                s.runs[taps_ + runs] = packed_taps[tap + kw];
-            }
-            tap += widths;
-        }
-    return runs;
-}
-
 bool tiled_data::stores_itself(dim panel) const {
     return write_output_
            && panel_vectors(panel) * kernels_.lanes <= roles_.out_c - panel * panel_width();
@@ -369,8 +350,8 @@ void tiled_data::multiply(const scratch &s, const task &t, dim chunk) const {
             args.b = weights + j * panel_bytes(chunk_units);
             for_each_run(length, [&](dim d, dim h, dim count) {
                 if (t.padded)
-                    args.runs =
-                        list_runs(s, f, t, d, h, flat_ ? length[1] : 1, taps.data(), packed);
+                    args.runs = list_runs(walk_, f, t, d, h, flat_ ? length[1] : 1,
+                        {taps.data(), packed}, {s.runs, s.runs + taps_});
                 args.c =
                     to_output ? static_cast<float *>(static_cast<void *>(
                         out + size * out_position(roles_.out, f, t, panel * panel_width(), d, h)))

@@ -68,7 +68,8 @@ private:
         return chunk_units * taps_ * panel_width() * kernels_.column_bytes;
     }
     [[nodiscard]] dim kept_units() const;
-    [[nodiscard]] dim patch_bytes() const;
+    [[nodiscard]] dim patch_bytes() const;  // as packed, or with weights that are staged there
+    [[nodiscard]] dim packed_patch_bytes() const;
     /// Bytes of the input from its start to image n, first channel of the chunk.
     [[nodiscard]] dim in_offset(const task &t, dim chunk) const;
     [[nodiscard]] dim c_floats() const;
@@ -90,8 +91,6 @@ private:
         const scratch &s, const pack_args &args, int vectors, dim tap_pitch, dim k_pitch) const;
     [[nodiscard]] value_range pack_patch(const scratch &s, const task &t, dim chunk) const;
     [[nodiscard]] value_range scan_input(const task &t, dim chunk) const;
-    [[nodiscard]] dim list_runs(const scratch &s, const conv_phase &f, const task &t, dim d, dim h,
-        dim rows, const dim *in_taps, const dim *packed_taps) const;
     void multiply(const scratch &s, const task &t, dim chunk) const;
     void multiply_rows(const scratch &s, const task &t) const;
     void store_positions(
@@ -131,7 +130,8 @@ private:
     dim taps_ = 0;
     // Weights with the taps innermost (OIX, IOX) are transposed before they are packed, this many
     // reduced channels at a time; 0: they are not.
-    dim staged_ = 0;
+    dim staged_ = 0, stage_bytes_ = 0;
+    bool roomy_ = true;            // memory of their own if the patch has too little
     std::vector<dim> tap_staged_;  // as taps_of_.weights, in what was transposed
 
     dim k_chunk_ = 0, chunks_ = 1;  // reduced channels per pass over the tile

@@ -21,7 +21,8 @@ constexpr dim tile_target = 384 << 10, tile_target_amx = 768 << 10;
 // Of one position of a patch: sets k_chunk_. Tiles are read as fast from L2 as from L1, so amx
 // takes longer sums at once and saves the round trips of C.
 constexpr dim patch_row_bytes = 1024, patch_row_bytes_amx = 4096;
-constexpr dim least_rows = 24;  // of C: fewer do not hide what a task costs
+constexpr dim stage_target = 128 << 10;  // filters that are transposed before they are packed
+constexpr dim least_rows = 24;           // of C: fewer do not hide what a task costs
 constexpr dim most_tasks = dim{1} << 30;
 
 dim count_phases(const axis_walk (&walk)[3]) {
@@ -67,6 +68,7 @@ tiled_data::tiled_data(const tiled_data &like, const kernel_set &kernels)
     images_per_task_ = like.images_per_task_;
     // The weights of a block are packed for one tile only: no use in keeping more than a chunk.
     keep_weights_ = false;
+    roomy_ = like.roomy_;
     choose_paths();
     settle();
 }
@@ -271,6 +273,10 @@ void tiled_data::choose_tile(dim positions) {
 
 /// Makes scratch smaller at the cost of speed; false if nothing is left to give.
 bool tiled_data::shrink() {
+    if (roomy_) {
+        roomy_ = false;
+        return true;
+    }
     if (panels_per_block_ > 1) {
         panels_per_block_ = div_up(panels_per_block_, 2);
         return true;
@@ -352,11 +358,15 @@ void tiled_data::choose_rows() {
 }
 
 void tiled_data::choose_staging() {
-    staged_ = 0;
+    staged_ = stage_bytes_ = 0;
     const dim filter = filter_size(), size = static_cast<dim>(size_of(p_.type));
     if (!taps_side_by_side(p_)) return;
-    const dim fits = patch_bytes() / (size * filter * panel_width());
+    // Vectors transpose filters as they pack them, unless there is little to transpose.
+    if (kernels_.format != operand_format::amx && filter >= 4) return;
+    const dim each = size * filter * panel_width();
+    const dim fits = std::max(patch_bytes(), roomy_ ? stage_target : 0) / each;
     staged_ = std::min<dim>(fits, 64) / kernels_.k_per_unit * kernels_.k_per_unit;
+    stage_bytes_ = round_up_to(staged_ * each, 64);
     tap_staged_.clear();
     const dim pitch = roles_.weights_in == filter ? panel_width() : staged_;
     for (dim tap : taps_of_.weights) tap_staged_.push_back(tap * pitch);

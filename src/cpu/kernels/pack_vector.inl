@@ -86,13 +86,20 @@ void channel_columns(const pack_args &p, dim k_pitch, F::watch &watch) {
         const dim w = smaller(V::lanes, p.count - x);
         for (dim u = 0; u < units; u += V::lanes) {
             const dim c = u * F::k_per_unit;
+            constexpr dim block = V::lanes * F::k_per_unit;
             typename V::vec rows[V::lanes];
+            if (x >= p.lo && x + V::lanes <= p.hi && p.channels - c >= block) {
 #pragma GCC unroll 16
-            for (int i = 0; i < V::lanes; ++i) {
-                const bool real = x + i >= p.lo && x + i < p.hi;
-                rows[i] =
-                    real ? F::template units_at<E>(in + c + (x + i) * p.xs, p.channels - c, watch)
-                         : V::zero();
+                for (int i = 0; i < V::lanes; ++i)
+                    rows[i] = F::template units_at<E>(in + c + (x + i) * p.xs, block, watch);
+            } else {
+#pragma GCC unroll 16
+                for (int i = 0; i < V::lanes; ++i) {
+                    const bool real = x + i >= p.lo && x + i < p.hi;
+                    rows[i] = real ? F::template units_at<E>(
+                                  in + c + (x + i) * p.xs, p.channels - c, watch)
+                                   : V::zero();
+                }
             }
             V::transpose(rows);
             char *out = p.out + u * k_pitch + 4 * x;
@@ -161,47 +168,75 @@ value_range scan(const pack_args &p) {
 
 // --- weights -----------------------------------------------------------------------------------
 
+/// Taps side by side in memory (OIX, IOX), in no order of their own: blocks of columns × taps are
+/// transposed in registers, and each tap leaves for where it is listed.
+template <typename E>
+void filter_blocks(const pack_args &p, const dim *slot, dim filter, dim width, dim tap_pitch,
+    dim k_pitch, F::watch &watch) {
+    const auto *in = static_cast<const typename E::type *>(p.in);
+    for (dim n = 0; n < width; n += V::lanes)
+        for (dim c = 0; c < p.channels; c += F::k_per_unit) {
+            const dim have = smaller(F::k_per_unit, p.channels - c), h = p.count - n;
+            const auto *from = in + c * p.cs + n * p.xs;
+            char *out = p.out + c / F::k_per_unit * k_pitch + 4 * n;
+            for (dim t = 0; t < filter; t += V::lanes) {
+                const dim w = smaller(V::lanes, filter - t);
+                typename V::vec rows[V::lanes];
+#pragma GCC unroll 16
+                for (int i = 0; i < V::lanes; ++i)
+                    rows[i] = i < h ? F::template units_across<E>(
+                                  from + i * p.xs + t, 1, p.cs, have, w, watch)
+                                    : V::zero();
+                V::transpose(rows);
+                for (dim i = 0; i < w; ++i)
+                    if (slot[t + i] >= 0) V::store(out + slot[t + i] * tap_pitch, rows[i]);
+            }
+        }
+}
+
+/// Any strides, one unit at a time.
+template <typename E>
+void filter_units(const pack_args &p, const dim *tap_in, dim taps, dim width, dim tap_pitch,
+    dim k_pitch, F::watch &watch) {
+    const auto *in = static_cast<const typename E::type *>(p.in);
+    for (dim c = 0; c < p.channels; c += F::k_per_unit) {
+        char *out = p.out + c / F::k_per_unit * k_pitch;
+        const dim have = smaller(F::k_per_unit, p.channels - c);
+        for (dim n = 0; n < p.count; ++n)
+            for (dim t = 0; t < taps; ++t)
+                store_unit(out + t * tap_pitch + 4 * n,
+                    F::template unit<E>(in + c * p.cs + n * p.xs + tap_in[t], p.cs, have, watch));
+        for (dim t = 0; t < taps; ++t) zero_row(out + t * tap_pitch + 4 * p.count, width - p.count);
+    }
+}
+
 value_range pack_weights(
     const pack_args &p, const dim *tap_in, dim taps, int vectors, dim tap_pitch, dim k_pitch) {
     F::watch watch;
     const dim width = static_cast<dim>(vectors) * V::lanes;
+    constexpr dim longest = 1024;
+    dim slot[longest], filter = 0;
     const bool direct = p.xs == 1 || p.cs == 1;
+    for (dim t = 0; !direct && t < taps; ++t)
+        filter = tap_in[t] < 0 ? longest + 1 : larger(filter, tap_in[t] + 1);
+    for (dim t = 0; filter <= longest && t < filter; ++t) slot[t] = -1;
+    for (dim t = 0; !direct && filter <= longest && t < taps; ++t) slot[tap_in[t]] = t;
     with_element(p.type, [&](auto e) {
         using E = decltype(e);
-        if (direct) {
-            for (dim t = 0; t < taps; ++t) {
-                pack_args one = p;
-                one.in = static_cast<const typename E::type *>(p.in) + tap_in[t];
-                one.out = p.out + t * tap_pitch;
-                one.lo = 0;
-                one.hi = p.count;
-                one.count = width;
-                if (p.xs == 1)
-                    channel_rows<E>(one, k_pitch, watch);
-                else
-                    channel_columns<E>(one, k_pitch, watch);
-            }
-            return;
-        }
-        // Taps innermost in memory (OIX): read each column's taps and channels in one go, a block
-        // of channels at a time so that the lines written stay in L1.
-        const auto *in = static_cast<const typename E::type *>(p.in);
-        constexpr dim block = 16;
-        for (dim c0 = 0; c0 < p.channels; c0 += block) {
-            const dim c1 = smaller(c0 + block, p.channels);
-            for (dim n = 0; n < p.count; ++n)
-                for (dim c = c0; c < c1; c += F::k_per_unit) {
-                    const dim have = smaller(F::k_per_unit, p.channels - c);
-                    const auto *from = in + c * p.cs + n * p.xs;
-                    char *out = p.out + c / F::k_per_unit * k_pitch + 4 * n;
-                    for (dim t = 0; t < taps; ++t)
-                        store_unit(out + t * tap_pitch,
-                            F::template unit<E>(from + tap_in[t], p.cs, have, watch));
-                }
-            for (dim t = 0; t < taps; ++t)
-                for (dim c = c0; c < c1; c += F::k_per_unit)
-                    zero_row(p.out + t * tap_pitch + c / F::k_per_unit * k_pitch + 4 * p.count,
-                        width - p.count);
+        if (!direct && filter <= longest)
+            return filter_blocks<E>(p, slot, filter, width, tap_pitch, k_pitch, watch);
+        if (!direct) return filter_units<E>(p, tap_in, taps, width, tap_pitch, k_pitch, watch);
+        for (dim t = 0; t < taps; ++t) {
+            pack_args one = p;
+            one.in = static_cast<const typename E::type *>(p.in) + tap_in[t];
+            one.out = p.out + t * tap_pitch;
+            one.lo = 0;
+            one.hi = p.count;
+            one.count = width;
+            if (p.xs == 1)
+                channel_rows<E>(one, k_pitch, watch);
+            else
+                channel_columns<E>(one, k_pitch, watch);
         }
     });
     return watch.found();

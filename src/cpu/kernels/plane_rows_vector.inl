@@ -50,14 +50,20 @@ bool widen_rows_any(const plane_rows_args &p) {
     if (p.step == 1) return widen_rows_by<E, 1, Watch>(p);
     if (p.step == 2) return widen_rows_by<E, 2, Watch>(p);
     Watch watch;
+    const bool few = p.count < V::lanes / 2;  // shuffles would take longer
     for (dim depth = 0; depth < p.depths; ++depth)
         for (dim row = 0; row < p.rows; ++row) {
             const auto *in = reinterpret_cast<const typename E::type *>(
                 p.in + depth * p.in_depth + row * p.in_row);
             float *out = p.out + depth * p.out_depth + row * p.out_row;
-            for (dim x = 0; x < p.count; ++x) {
+            for (dim x = 0; few && x < p.count; ++x) {
                 out[x] = E::to_float(in[x * p.step]);
                 watch.add_one(out[x]);
+            }
+            for (dim x = 0; !few && x < p.count; x += V::lanes) {
+                const V::vec v = V::load_between<E>(in + x * p.step, p.step, 0, p.count - x);
+                watch.add(v);
+                V::store(reinterpret_cast<char *>(out + x), v);
             }
         }
     return !watch.found().nonfinite;

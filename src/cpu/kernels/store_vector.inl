@@ -111,15 +111,22 @@ void store_transposed(const store_args &p) {
     }
 }
 
-/// Positions side by side in C and out: channels and positions swap roles, except for the bias.
+/// Positions side by side in C and out, or spaced in out: channels and positions swap roles, except
+/// for the bias.
 template <typename E>
 void store_positions(const store_args &p) {
+    using T = typename E::type;
     for (dim c = 0; c < p.channels; ++c)
         for (dim x = 0; x < p.count; x += V::lanes) {
             const dim n = smaller(V::lanes, p.count - x);
             typename V::vec v = V::template load_as_n<f32_element>(p.c + c * p.c_cs + x, n);
             if (p.bias != nullptr) v = V::add(v, V::set1(p.bias[c]));
-            leave<E>(p, v, c, x, n);
+            if (p.xs == 1) {
+                leave<E>(p, v, c, x, n);
+                continue;
+            }
+            if (p.relu) v = V::relu(v);
+            V::template store_spaced<E>(static_cast<T *>(p.out) + c * p.cs + x * p.xs, v, p.xs, n);
         }
 }
 
@@ -148,12 +155,12 @@ void store_element(const store_args &p) {
     const bool same_c = p.add == nullptr || p.add_cs == 1,
                same_x = p.add == nullptr || p.add_xs == 1;
     // Every second position of NCX: a phase of a strided data gradient.
-    const bool spaced = p.xs < p.cs && p.add == nullptr && !p.accumulate;
+    const bool spaced = (p.xs < p.cs || p.channels == 1) && p.add == nullptr && !p.accumulate;
     if (p.c_cs == 1 && p.cs == 1 && same_c)
         store_channels<E>(p);
     else if (p.c_cs == 1 && (p.xs == 1 ? same_x : spaced))
         store_transposed<E>(p);
-    else if (p.c_xs == 1 && p.xs == 1 && same_x)
+    else if (p.c_xs == 1 && (p.xs == 1 ? same_x : spaced))
         store_positions<E>(p);
     else if (p.c_xs == 1 && p.cs == 1 && same_c)
         store_back<E>(p);

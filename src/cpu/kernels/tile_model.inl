@@ -6,18 +6,20 @@
 //
 // The results of such a build are wrong; only `convgrad bench` and a profiler make sense with it.
 
+/// Of the time stamp counter; known before the first measurement.
+inline const double counts_per_ns = [] {
+    const auto start = std::chrono::steady_clock::now();
+    const auto first = __builtin_ia32_rdtsc();
+    std::chrono::duration<double, std::nano> passed{};
+    while (passed.count() < 1e6) passed = std::chrono::steady_clock::now() - start;
+    return static_cast<double>(__builtin_ia32_rdtsc() - first) / passed.count();
+}();
+
 struct tile_model {
     long products = 0, loads = 0, stores = 0;
     long debt = 0;  // cycles of the time stamp counter
 
     void wait() {
-        static const double counts_per_ns = [] {
-            const auto start = std::chrono::steady_clock::now();
-            const auto first = __builtin_ia32_rdtsc();
-            std::chrono::duration<double, std::nano> passed{};
-            while (passed.count() < 1e6) passed = std::chrono::steady_clock::now() - start;
-            return static_cast<double>(__builtin_ia32_rdtsc() - first) / passed.count();
-        }();
         constexpr double cycle = 6.2 / 16;  // ns
         const auto cycles = static_cast<double>(std::max(16 * products, 8 * loads + 16 * stores));
         debt += static_cast<long>(cycles * cycle * counts_per_ns);
