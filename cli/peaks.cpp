@@ -199,12 +199,14 @@ limit machine_peaks::limit_of(const op_call &call, const engine &on) {
                  matrix = flops(cpu::peak_unit::matrix, on);
     std::vector<candidate> candidates = {{fma, "fma"}};
     const bool fast = p.type == data_type::f32 && p.math == math_mode::fast;
-    if (p.type == data_type::bf16 || fast) {
+    // The others sum over channels; with one of them per group there is nothing to sum.
+    const bool depthwise = p.groups > 1 && p.ic == 1 && p.oc == 1;
+    if (!depthwise && (p.type == data_type::bf16 || fast)) {
         candidates.push_back({dot2, "bf16 dot"});
         candidates.push_back({matrix, "matrix engine"});
-    } else if (p.type == data_type::f16) {
+    } else if (!depthwise && p.type == data_type::f16) {
         candidates.push_back({matrix / 3, "matrix engine / 3"});  // two bf16 parts, three products
-    } else if (p.math == math_mode::accurate) {
+    } else if (!depthwise && p.math == math_mode::accurate) {
         candidates.push_back({matrix / 6, "matrix engine / 6"});  // three bf16 parts, six products
     }
     const auto best = std::max_element(candidates.begin(), candidates.end(),

@@ -226,13 +226,17 @@ void plane_weights::fold(const scratch &s, dim planes, float *results) const {
             for (dim tap = 0; tap < taps(); ++tap) {
                 const float *sums = s.sums + (m * sum_blocks() * taps() + tap) * pair_;
                 const dim first = plane * l.pitch, last = l.planes == 1 ? pair_ : first + l.tile[2];
-                float sum = 0;
+                float sum[8] = {};  // one after the other, each addition would wait for the last
                 for (dim f = first; f < last;) {
                     const dim block = f / pair_, end = std::min(last, (block + 1) * pair_);
                     const float *lanes = sums + block * (taps() - 1) * pair_;
-                    for (; f < end; ++f) sum += lanes[f];
+                    for (; f + 8 <= end; f += 8)
+                        for (dim i = 0; i < 8; ++i) sum[i] += lanes[f + i];
+                    for (dim i = 0; f < end; ++f, ++i) sum[i] += lanes[f];
                 }
-                results[(plane * p_.oc + m) * taps() + tap] += sum;
+                results[(plane * p_.oc + m) * taps() + tap] +=
+                    ((sum[0] + sum[4]) + (sum[2] + sum[6]))
+                    + ((sum[1] + sum[5]) + (sum[3] + sum[7]));
             }
 }
 

@@ -261,6 +261,7 @@ void narrow_data::pack_patch(const scratch &s, const task &t, dim chunk) const {
     const char *in = static_cast<const char *>(roles_.input(*t.data))
                      + size * (t.n * roles_.in.n + channel * roles_.in.c);
     for_each_patch_row(walk_, patch_, tile_, t.t0, t.length, [&](const patch_row &row) {
+        if (row.in[0] < 0 || row.in[0] >= walk_[0].in_length) return;  // list_runs leaves them out
         const pack_args args{in + size * row.offset(roles_.in), p_.type, roles_.in.c,
             roles_.in.x[2] * walk_[2].in_step, t.groups * chunk_channels(chunk), row.count, row.lo,
             row.hi, static_cast<char *>(static_cast<void *>(s.patch + row.at))};

@@ -275,6 +275,7 @@ value_range tiled_data::pack_patch(const scratch &s, const task &t, dim chunk) c
     const dim part_pitch = patch_positions_ * kernels_.unit_bytes;
     value_range range;
     for_each_patch_row(walk_, patch_, tile_, t.t0, t.length, [&](const patch_row &row) {
+        if (row.in[0] < 0 || row.in[0] >= walk_[0].in_length) return;  // list_runs leaves them out
         const pack_args args{in + size * row.offset(roles_.in), p_.type, roles_.in.c,
             roles_.in.x[2] * walk_[2].in_step, chunk_channels(chunk), row.count, row.lo, row.hi,
             s.patch + row.at * position_bytes_};

@@ -13,6 +13,17 @@ void pack_block(const pack_args &p, const pair_row &q, dim c, dim x, char *out, 
     const __mmask16 some = V::first(height);
     const __mmask16 here = lanes_of(p.lo - x, p.hi - x), there = lanes_of(q.lo - x, q.hi - x);
     V::vec first[16], second[16];
+    // A few channels of each position, far apart: hardware does not see them coming.
+    const bool sparse = !across && p.xs > 4 * p.channels;
+    for (int j = 0; sparse && j < 16; ++j) {
+        const dim next = c * p.cs + (x + 16 + j) * p.xs;
+        _mm_prefetch(static_cast<const char *>(
+                         static_cast<const void *>(static_cast<const T *>(p.in) + next)),
+            _MM_HINT_T0);
+        _mm_prefetch(static_cast<const char *>(
+                         static_cast<const void *>(static_cast<const T *>(q.in) + next)),
+            _MM_HINT_T0);
+    }
 #pragma GCC unroll 16
     for (int j = 0; j < 16; ++j) {
         const dim at = across ? (c + j) * p.cs + x * p.xs : c * p.cs + (x + j) * p.xs;
