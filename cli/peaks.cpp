@@ -199,8 +199,9 @@ limit machine_peaks::limit_of(const op_call &call, const engine &on) {
                  matrix = flops(cpu::peak_unit::matrix, on);
     std::vector<candidate> candidates = {{fma, "fma"}};
     const bool fast = p.type == data_type::f32 && p.math == math_mode::fast;
-    // The others sum over channels; with one of them per group there is nothing to sum.
-    const bool depthwise = p.groups > 1 && p.ic == 1 && p.oc == 1;
+    // The others multiply channels by channels: with one of them per group most of such a unit is
+    // idle.
+    const bool depthwise = p.groups > 1 && std::min(p.ic, p.oc) == 1;
     if (!depthwise && (p.type == data_type::bf16 || fast)) {
         candidates.push_back({dot2, "bf16 dot"});
         candidates.push_back({matrix, "matrix engine"});
