@@ -12,6 +12,7 @@
 #include "cpu/merged_weights.hpp"
 #include "cpu/narrow_data.hpp"
 #include "cpu/narrow_weights.hpp"
+#include "cpu/pointwise.hpp"
 #include "cpu/tiled_data.hpp"
 #include "cpu/tiled_weights.hpp"
 #include "cpu/workspace_limit.hpp"
@@ -88,7 +89,7 @@ const kernel_set *best_fma(isa most) {
     return nullptr;
 }
 
-enum class shape : std::uint8_t { depthwise, planes, narrow, folded, merged, tiled };
+enum class shape : std::uint8_t { depthwise, planes, narrow, pointwise, folded, merged, tiled };
 
 struct algorithm {
     std::string_view name;
@@ -115,6 +116,9 @@ constexpr algorithm algorithms[] = {
     {"folded.fma", shape::folded, operand_format::fma, isa::avx512},
     {"folded.fma", shape::folded, operand_format::fma, isa::avx2},
     {"folded.fma", shape::folded, operand_format::fma, isa::portable},
+    {"pointwise.fma", shape::pointwise, operand_format::fma, isa::avx512},
+    {"pointwise.fma", shape::pointwise, operand_format::fma, isa::avx2},
+    {"pointwise.fma", shape::pointwise, operand_format::fma, isa::portable},
     {"tiled.amx", shape::tiled, operand_format::amx, isa::amx_bf16},
     {"tiled.dot2", shape::tiled, operand_format::dot2, isa::avx512_bf16},
     {"tiled.fma", shape::tiled, operand_format::fma, isa::avx512},
@@ -166,10 +170,10 @@ engine_cycles estimate_cycles(const problem &p, const kernel_set &amx) {
         dst *= static_cast<double>(x.dst);
     }
     // Cycles an element, and multiply-adds of vectors a cycle: fitted to 1x1 and 3x3 layers.
+    const double data = p.src.c == 1 ? 0.7 : 0.9;
     const double split = amx.parts == 1   ? 0
-                         : amx.parts == 2 ? (weights ? 1.2 : 0.5)
-                         : weights        ? 4
-                                          : 0.7;
+                         : amx.parts == 2 ? (weights ? 1.2 : 0.7 * data)
+                                          : (weights ? 4 : data);
     const double speed = p.type == data_type::bf16 ? 70 : amx.parts > 1 ? 27 : 35;
     return {macs * products / (512 * used) + split * (src + dst), macs / speed};
 }
@@ -186,16 +190,14 @@ bool suits_matrix(const problem &p, const plan_limits &limits) {
 /// Whether few channels leave so much of a tile empty that vectors are faster, or (vectors along
 /// positions) the other way round.
 std::string refuse_by_speed(const algorithm &a, const problem &p, const plan_limits &limits) {
-    if (limits.max_isa < isa::amx_bf16 || (a.form != shape::tiled && a.form != shape::narrow))
-        return {};
+    if (limits.max_isa < isa::amx_bf16) return {};
     const kernel_set *amx = cpu::find_kernels(isa::amx_bf16, operand_format::amx, p.type, p.math);
     if (amx == nullptr) return {};
     const bool enough = suits_matrix(p, limits);
     if (a.form == shape::tiled && a.format == operand_format::amx && !enough)
         return amx->parts > 1 ? "splitting, or half empty tiles, would cost more than tiles save"
                               : "few channels leave most of a tile empty";
-    if (a.form == shape::narrow && enough)
-        return "the matrix engine takes as few channels as these";
+    if (a.form != shape::tiled && enough) return "the matrix engine takes as few channels as these";
     return {};
 }
 
@@ -220,6 +222,10 @@ std::string refuse(const algorithm &a, const problem &p, const plan_limits &limi
         if (!asked && pairs && (suits_matrix(p, limits) || !cpu::folding_beats_pairs(p, *kernels)))
             return "products of bf16 pairs are faster";
         return cpu::refuse_folded_weights(simplify(p), asked);
+    }
+    if (a.form == shape::pointwise) {
+        std::string reason = cpu::refuse_pointwise(simplify(p), *kernels, limits.workspace, asked);
+        return reason.empty() && !asked ? refuse_by_speed(a, p, limits) : reason;
     }
     if (a.form == shape::folded) return cpu::refuse_folded(simplify(p), *kernels, asked);
     if (a.form == shape::merged) return cpu::refuse_merged(p, *kernels, asked);
@@ -251,6 +257,8 @@ std::unique_ptr<const plan> build(const algorithm &a, const problem &p, const pl
         return std::make_unique<driver_plan<cpu::plane_weights>>(a.name, p, limits, kernels);
     if (a.form == shape::planes)
         return std::make_unique<driver_plan<cpu::plane_data>>(a.name, p, limits, kernels);
+    if (a.form == shape::pointwise)
+        return std::make_unique<driver_plan<cpu::pointwise_data>>(a.name, p, limits, kernels);
     if (a.form == shape::narrow && weights)
         return std::make_unique<driver_plan<cpu::narrow_weights>>(a.name, p, limits, kernels);
     if (a.form == shape::narrow)

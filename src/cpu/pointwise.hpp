@@ -1,0 +1,58 @@
+// Forward and backward data of 1×1 layers on f32 planes (NCX). Vectors run along positions, so that
+// input and output are used where they lie: nothing is packed but the weights.
+#pragma once
+
+#include <string>
+
+#include "conv/problem.hpp"
+#include "cpu/kernels/kernels.hpp"
+#include "cpu/parallel.hpp"
+#include "cpu/phases.hpp"
+#include "cpu/work_cut.hpp"
+
+namespace convgrad::cpu {
+
+/// Why pointwise_data cannot run a (simplified) problem, or should not unless it is `asked` for;
+/// empty if it can.
+std::string refuse_pointwise(
+    const conv::problem &p, const kernel_set &kernels, std::size_t workspace_limit, bool asked);
+
+class pointwise_data {
+public:
+    /// `kernels` of format fma.
+    pointwise_data(const conv::problem &p, const kernel_set &kernels, int threads,
+        std::size_t workspace_limit);
+
+    [[nodiscard]] std::size_t workspace() const;
+    [[nodiscard]] std::string describe() const;
+    [[nodiscard]] work_list work() const;
+    void execute(const conv::buffers &data, char *workspace, const executor &threads) const;
+
+private:
+    struct scratch;
+    struct task;
+    struct channel_block {
+        dim first, count;  // output channels
+    };
+
+    [[nodiscard]] dim step() const;  // positions of one product
+    [[nodiscard]] task make_task(const conv::buffers &data, dim index) const;
+    void run_task(scratch &s, const task &t) const;
+    void pack_weights(const scratch &s, const task &t) const;
+    void expect_next(const task &t, const channel_block &rows, dim x) const;
+    void multiply(
+        const scratch &s, const task &t, const channel_block &rows, dim x, dim count) const;
+    void store(const scratch &s, const task &t, const channel_block &rows, dim x, dim count) const;
+
+    conv::problem p_;
+    const kernel_set &kernels_;
+    data_roles roles_;
+    bool buffered_;  // bias, add or ReLU: results do not leave the kernel as they are
+    dim tile_ = 1;   // positions of a task
+    dim tiles_ = 1;  // of an image
+    dim tasks_ = 0;
+    std::size_t bytes_ = 0;  // of workspace, per worker
+    int workers_ = 1;
+};
+
+}  // namespace convgrad::cpu
