@@ -1,6 +1,7 @@
 // Every allocation fails once: each request for memory that a call makes is refused in turn, alone
 // and together with all that follow. The call must then throw out_of_memory, or still give the
 // right result; nothing may leak, and the next call must work.
+#include <cstdio>
 #include <cstring>
 #include <functional>
 
@@ -18,10 +19,13 @@
 namespace convgrad::test {
 namespace {
 
+long refused_requests = 0;
+
 class needs_injector : public testing::Environment {
     void SetUp() override {
         if (!injector::available) GTEST_SKIP() << "allocations cannot be made to fail here";
     }
+    void TearDown() override { std::printf("%ld requests were refused\n", refused_requests); }
 };
 [[maybe_unused]] const auto *const needed = testing::AddGlobalTestEnvironment(new needs_injector);
 
@@ -50,6 +54,7 @@ outcome attempt(long k, mode how, Work &&work) {
         seen.requests = injector::disarm();
         ADD_FAILURE() << "another exception: " << e.what();
     }
+    if (seen.requests > k) ++refused_requests;
     return seen;
 }
 

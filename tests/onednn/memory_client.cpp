@@ -161,7 +161,7 @@ TEST(MemoryClient, ScratchpadOfTheClient) {
     run_with(scratchpad);
     EXPECT_EQ(user.out.bytes, user.expected.bytes);
     EXPECT_EQ(counted::calls, 0);
-    const dg::logical_tensor small(9, lt_type::u8, {8}, lt_layout::strided);
+    const dg::logical_tensor small(9, lt_type::u8, dims{8}, lt_layout::strided);
     EXPECT_EQ(status_of([&] { run_with({small, engine, memory.data()}); }), dnnl_invalid_arguments);
 }
 
