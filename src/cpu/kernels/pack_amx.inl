@@ -85,7 +85,8 @@ template <typename E, int P>
 /// 16 positions, those in `m`, × 32 k, `cs` and `xs` apart → `rows` tile rows per part.
 template <typename E, int P>
 void split_columns(const typename E::type *in, dim cs, dim xs, dim channels, __mmask16 m, char *out,
-    dim part_pitch, dim rows, range_watch &watch) {
+    dim part_pitch, dim rows, range_watch &seen) {
+    range_watch watch = seen;  // see pack_vector.inl
     if constexpr (P == 1) {
         __m512i pairs[16];
 #pragma GCC unroll 16
@@ -97,6 +98,7 @@ void split_columns(const typename E::type *in, dim cs, dim xs, dim channels, __m
         }
         transpose(pairs);
         for (dim x = 0; x < rows; ++x) store512(out + 64 * x, pairs[x]);
+        seen = watch;
         return;
     }
     // Two transpositions before splitting, not one per part after it.
@@ -114,12 +116,14 @@ void split_columns(const typename E::type *in, dim cs, dim xs, dim channels, __m
 #pragma GCC unroll 3
         for (int i = 0; i < P; ++i) store512(out + i * part_pitch + 64 * x, pair[i]);
     }
+    seen = watch;
 }
 
 /// Channels side by side: 16 positions at a time, so that both the reads (a few streams of whole
 /// lines) and the writes (whole tiles) run on.
 template <typename E, int P>
-void split_pixels(const pack_args &p, dim k_pitch, dim part_pitch, range_watch &watch) {
+void split_pixels(const pack_args &p, dim k_pitch, dim part_pitch, range_watch &seen) {
+    range_watch watch = seen;  // see pack_vector.inl
     const auto *in = static_cast<const typename E::type *>(p.in);
     const dim units = (p.channels + 31) / 32;
     for (dim x0 = 0; x0 < p.count; x0 += 16) {
@@ -137,6 +141,7 @@ void split_pixels(const pack_args &p, dim k_pitch, dim part_pitch, range_watch &
             }
         }
     }
+    seen = watch;
 }
 
 template <typename E, int P>

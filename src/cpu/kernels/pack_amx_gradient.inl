@@ -5,7 +5,8 @@
 /// or channels (A).
 template <typename E, int P, bool PositionRows>
 void pack_block(const pack_args &p, const pair_row &q, dim c, dim x, char *out, dim pitch,
-    dim part_pitch, range_watch &watch) {
+    dim part_pitch, range_watch &seen) {
+    range_watch watch = seen;  // see pack_vector.inl
     using T = typename E::type;
     const bool across = p.cs != 1 && p.xs < p.cs;  // positions lie side by side, not channels
     const dim width = smaller(16, p.count - x), height = smaller(16, p.channels - c);
@@ -45,6 +46,7 @@ void pack_block(const pack_args &p, const pair_row &q, dim c, dim x, char *out, 
         for (int i = 0; i < P; ++i)
             _mm512_mask_storeu_epi32(out + i * part_pitch + j * pitch, lanes, pair[i]);
     }
+    seen = watch;
 }
 
 /// Pairs of 32 bf16: the first 16 and the others.

@@ -54,11 +54,15 @@ void zero_row(char *out, dim units) {
     if (units > 0) __builtin_memset(out, 0, static_cast<std::size_t>(units) * 4);
 }
 
+// What packers notice is kept in a copy: in the caller's memory it would be read and written again
+// with every store, which to the compiler might change it (a cycle per element).
+
 // --- channels become k -------------------------------------------------------------------------
 
 /// Positions side by side in memory (NCX), or every second, third…: each unit row is a copy.
 template <typename E>
-void channel_rows(const pack_args &p, dim k_pitch, F::watch &watch) {
+void channel_rows(const pack_args &p, dim k_pitch, F::watch &seen) {
+    F::watch watch = seen;
     const auto *in = static_cast<const typename E::type *>(p.in);
     for (dim c = 0; c < p.channels; c += F::k_per_unit) {
         char *out = p.out + c / F::k_per_unit * k_pitch;
@@ -75,11 +79,13 @@ void channel_rows(const pack_args &p, dim k_pitch, F::watch &watch) {
                 p.hi - x);
         zero_row(out + 4 * p.hi, p.count - p.hi);
     }
+    seen = watch;
 }
 
 /// Channels side by side (NXC): transpose blocks of lanes × lanes units in registers.
 template <typename E>
-void channel_columns(const pack_args &p, dim k_pitch, F::watch &watch) {
+void channel_columns(const pack_args &p, dim k_pitch, F::watch &seen) {
+    F::watch watch = seen;
     const auto *in = static_cast<const typename E::type *>(p.in);
     const dim units = (p.channels + F::k_per_unit - 1) / F::k_per_unit;
     for (dim x = 0; x < p.count; x += V::lanes) {
@@ -111,6 +117,7 @@ void channel_columns(const pack_args &p, dim k_pitch, F::watch &watch) {
             }
         }
     }
+    seen = watch;
 }
 
 value_range pack_channels(const pack_args &p, dim k_pitch, dim /*part_pitch*/) {
@@ -132,10 +139,11 @@ value_range pack_channels(const pack_args &p, dim k_pitch, dim /*part_pitch*/) {
 
 /// One row after the other, straight copies of the channels.
 value_range pack_pixels(const pack_args &p, dim x_pitch) {
-    F::watch watch;
+    F::watch seen;
     const dim units = (p.channels + F::k_per_unit - 1) / F::k_per_unit;
     with_element(p.type, [&](auto e) {
         using E = decltype(e);
+        F::watch watch = seen;
         const auto *in = static_cast<const typename E::type *>(p.in);
         for (dim x = 0; x < p.count; ++x) {
             char *out = p.out + x * x_pitch;
@@ -149,8 +157,9 @@ value_range pack_pixels(const pack_args &p, dim x_pitch) {
                     out + 4 * u, F::template units_at<E>(in + c + x * p.xs, p.channels - c, watch));
             }
         }
+        seen = watch;
     });
-    return watch.found();
+    return seen.found();
 }
 
 value_range scan(const pack_args &p) {
@@ -172,7 +181,8 @@ value_range scan(const pack_args &p) {
 /// transposed in registers, and each tap leaves for where it is listed.
 template <typename E>
 void filter_blocks(const pack_args &p, const dim *slot, dim filter, dim width, dim tap_pitch,
-    dim k_pitch, F::watch &watch) {
+    dim k_pitch, F::watch &seen) {
+    F::watch watch = seen;
     const auto *in = static_cast<const typename E::type *>(p.in);
     for (dim n = 0; n < width; n += V::lanes)
         for (dim c = 0; c < p.channels; c += F::k_per_unit) {
@@ -192,12 +202,14 @@ void filter_blocks(const pack_args &p, const dim *slot, dim filter, dim width, d
                     if (slot[t + i] >= 0) V::store(out + slot[t + i] * tap_pitch, rows[i]);
             }
         }
+    seen = watch;
 }
 
 /// Any strides, one unit at a time.
 template <typename E>
 void filter_units(const pack_args &p, const dim *tap_in, dim taps, dim width, dim tap_pitch,
-    dim k_pitch, F::watch &watch) {
+    dim k_pitch, F::watch &seen) {
+    F::watch watch = seen;
     const auto *in = static_cast<const typename E::type *>(p.in);
     for (dim c = 0; c < p.channels; c += F::k_per_unit) {
         char *out = p.out + c / F::k_per_unit * k_pitch;
@@ -208,6 +220,7 @@ void filter_units(const pack_args &p, const dim *tap_in, dim taps, dim width, di
                     F::template unit<E>(in + c * p.cs + n * p.xs + tap_in[t], p.cs, have, watch));
         for (dim t = 0; t < taps; ++t) zero_row(out + t * tap_pitch + 4 * p.count, width - p.count);
     }
+    seen = watch;
 }
 
 value_range pack_weights(
@@ -247,7 +260,8 @@ value_range pack_weights(
 /// Channels side by side (NXC): each position is a straight copy.
 template <typename E>
 void position_rows(
-    const pack_args &p, const pair_row &pair, dim block, dim panel_pitch, F::watch &watch) {
+    const pack_args &p, const pair_row &pair, dim block, dim panel_pitch, F::watch &seen) {
+    F::watch watch = seen;
     using T = typename E::type;
     for (dim x = 0; x < p.count; ++x) {
         const bool real = x >= p.lo && x < p.hi, real2 = x >= pair.lo && x < pair.hi;
@@ -258,12 +272,14 @@ void position_rows(
             V::store(out, F::template positions_at<E>(in, in2, c, p.channels - c, watch));
         }
     }
+    seen = watch;
 }
 
 /// Positions side by side (NCX), or every second, third…: transpose blocks in registers.
 template <typename E>
 void position_columns(
-    const pack_args &p, const pair_row &pair, dim block, dim panel_pitch, F::watch &watch) {
+    const pack_args &p, const pair_row &pair, dim block, dim panel_pitch, F::watch &seen) {
+    F::watch watch = seen;
     using T = typename E::type;
     const auto *in = static_cast<const T *>(p.in);
     const auto *in2 = pair.in != nullptr ? static_cast<const T *>(pair.in) : in;
@@ -282,6 +298,7 @@ void position_columns(
             char *out = p.out + c / block * panel_pitch + 4 * (x * block + c % block);
             for (dim i = 0; i < w; ++i) V::store(out + 4 * i * block, rows[i]);
         }
+    seen = watch;
 }
 
 value_range pack_positions(
