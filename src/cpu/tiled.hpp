@@ -149,6 +149,10 @@ inline double step_cost(dim m, dim vectors) {
            + 1.0;
 }
 
+inline const char *bytes_at(const void *p) {
+    return static_cast<const char *>(p);
+}
+
 /// What of the next block of rows comes from memory while one is multiplied.
 struct fetching {
     bool a = false;  // rows of A follow each other, and nothing has read them yet
@@ -172,11 +176,15 @@ inline void multiply_run(
         const dim m = count * (b + 1) / blocks - count * b / blocks;
         if (fetch.a) expect_read(args.a + m * args.a_m, m * args.a_m);
         for (dim i = m; fetch.c && b + 1 < blocks && i < 2 * m; ++i)
-            expect_write(static_cast<const char *>(static_cast<const void *>(args.c + i * row)),
-                4 * vectors * dim{kernels.lanes});
+            if (args.out != nullptr)
+                expect_write(
+                    bytes_at(args.out + i * args.ld_out), 2 * vectors * dim{kernels.lanes});
+            else
+                expect_write(bytes_at(args.c + i * row), 4 * vectors * dim{kernels.lanes});
         kernels.product(args, static_cast<int>(m), vectors);
         args.c += m * row;
         args.a += m * args.a_m;
+        if (args.out != nullptr) args.out += m * args.ld_out;
     }
 }
 

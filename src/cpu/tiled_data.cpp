@@ -310,9 +310,15 @@ void tiled_data::for_each_run(const dim (&length)[3], Body &&body) const {
     }
 }
 
+/// Columns of a panel's last vector that are missing.
+dim tiled_data::missing_columns(dim panel) const {
+    return std::max<dim>(
+        0, panel_vectors(panel) * kernels_.lanes - (roles_.out_c - panel * panel_width()));
+}
+
 bool tiled_data::stores_itself(dim panel) const {
-    return write_output_
-           && panel_vectors(panel) * kernels_.lanes <= roles_.out_c - panel * panel_width();
+    const bool sums_there = p_.type == data_type::f32 && (chunks_ > 1 || p_.accumulate);
+    return write_output_ && (missing_columns(panel) == 0 || !sums_there);
 }
 
 void tiled_data::multiply(const scratch &s, const task &t, dim chunk) const {
@@ -334,6 +340,7 @@ void tiled_data::multiply(const scratch &s, const task &t, dim chunk) const {
     args.b_tile = 1024;
     const auto &taps = direct ? tap_input_ : tap_patch_;
     const bool pointwise = taps_ == 1 && walk_[2].in_step == 1;
+    const bool float_output = p_.type == data_type::f32;
     for (std::size_t ph = 0; ph < taps_of_.phases.size(); ++ph) {
         const conv_phase &f = taps_of_.phases[ph];
         dim length[3];
@@ -344,19 +351,24 @@ void tiled_data::multiply(const scratch &s, const task &t, dim chunk) const {
         args.runs = f.taps;
         for (dim j = 0; j < panels_in(t); ++j) {
             const dim panel = t.block * panels_per_block_ + j;
-            const bool to_output = stores_itself(panel);
+            const bool leaves = stores_itself(panel) && (float_output || chunk == chunks_ - 1);
+            const bool to_output = leaves && float_output;
             float *c = c_of(s, ph, j);
-            args.ldc = to_output ? roles_.out.x[2] * walk_[2].out_step : panel_width();
+            const dim missing = missing_columns(panel);
+            args.last = leaves && missing > 0 ? kernels_.lanes - missing : 0;
+            args.ld_out = roles_.out.x[2] * walk_[2].out_step;
+            args.ldc = to_output ? args.ld_out : panel_width();
             args.accumulate = chunk > 0 || (to_output && p_.accumulate);
             args.b = weights + j * panel_bytes(chunk_units);
             for_each_run(length, [&](dim d, dim h, dim count) {
                 if (t.padded)
                     args.runs = list_runs(walk_, f, t, d, h, flat_ ? length[1] : 1,
                         {taps.data(), packed}, {s.runs, s.runs + taps_});
-                args.c =
-                    to_output ? static_cast<float *>(static_cast<void *>(
-                        out + size * out_position(roles_.out, f, t, panel * panel_width(), d, h)))
-                              : c + (d * plane_pitch_ + h * row_pitch_) * panel_width();
+                void *place =
+                    out + size * out_position(roles_.out, f, t, panel * panel_width(), d, h);
+                args.c = to_output ? static_cast<float *>(place)
+                                   : c + (d * plane_pitch_ + h * row_pitch_) * panel_width();
+                args.out = leaves && !to_output ? static_cast<std::uint16_t *>(place) : nullptr;
                 args.a = in
                          + (direct ? size
                                          * ((t.t0[0] + d) * walk_[0].in_step * roles_.in.x[0]
@@ -364,8 +376,8 @@ void tiled_data::multiply(const scratch &s, const task &t, dim chunk) const {
                                              + t.t0[2] * walk_[2].in_step * roles_.in.x[2])
                                    : (d * patch_[1].length + h) * patch_[2].row * position_bytes_);
                 multiply_run(kernels_, args, count, static_cast<int>(panel_vectors(panel)),
-                    {.a = direct && pointwise && j == 0, .c = to_output && pointwise});
-                if (chunk == chunks_ - 1 && !to_output)
+                    {.a = direct && pointwise && j == 0, .c = leaves && pointwise});
+                if (chunk == chunks_ - 1 && !leaves)
                     store_rows(s, t, ph, j, d, h, flat_ ? length[1] : 1);
             });
         }

@@ -99,6 +99,7 @@ private:
     void multiply_careful(const scratch &s, const task &t) const;
     void load_bias(const scratch &s, const task &t) const;
     /// Whether the product of a panel goes straight to the output.
+    [[nodiscard]] dim missing_columns(dim panel) const;
     [[nodiscard]] bool stores_itself(dim panel) const;
     [[nodiscard]] dim out_position(const conv::data_strides &strides, const conv_phase &f,
         const task &t, dim column, dim d, dim h) const;
@@ -112,7 +113,7 @@ private:
     bool pixels_ = false;
     dim position_bytes_ = 4, unit_step_ = 4;  // from position to position, from k unit to k unit
     bool read_input_ = false;    // tiles without padding are multiplied from the input itself
-    bool write_output_ = false;  // whole panels are accumulated in the output itself
+    bool write_output_ = false;  // whole panels leave from the kernel, or are accumulated there
 
     axis_walk walk_[3];
     axis_patch patch_[3];

@@ -101,8 +101,9 @@ void tiled_data::choose_paths() {
                   && size * roles_.in.x[2] * walk_[2].in_step <= most_pitch;
     // An accumulated output must not be touched before it is certain that this path finishes the
     // tile.
-    write_output_ = fma && !flat_ && p_.type == data_type::f32 && roles_.out.c == 1 && !p_.bias
-                    && !p_.add && !p_.relu && (chunks_ == 1 || !p_.accumulate);
+    write_output_ = !flat_ && roles_.out.c == 1 && !p_.bias && !p_.add && !p_.relu
+                    && (fma ? p_.type == data_type::f32 && (chunks_ == 1 || !p_.accumulate)
+                            : !amx && !p_.accumulate);
 }
 
 dim tiled_data::chunk_channels(dim chunk) const {

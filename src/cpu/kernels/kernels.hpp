@@ -64,6 +64,11 @@ struct product_args {
     dim a_step, b_step;  // bytes from one k unit to the next
     dim a_m;             // bytes from row m of A to row m + 1 (not amx)
     bool accumulate;     // C += …; otherwise C = …
+    // dot2 only: if not null, results leave here as bf16, rows `ld_out` elements apart, and C is only
+    // read.
+    std::uint16_t *out = nullptr;
+    dim ld_out = 0;
+    dim last = 0;  // columns of the last vector that are stored (not amx, no accumulate); 0: all
     // amx only, all in bytes: from the first to the second tile of A (rows 16–31) and of B (columns
     // 16–31), from one row of a tile to the next, from one part of a split value to the next.
     dim a_tile = 0, b_tile = 0;

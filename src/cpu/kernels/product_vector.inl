@@ -5,8 +5,21 @@
 //   V::acc, V::unit               accumulator; vector of B units or a broadcast A unit
 //   V::load_acc, V::store_acc, V::zero, V::load(b), V::broadcast(a), V::madd(acc, a, b)
 //
+// and the format F.
+//
 // One body for all block sizes: M × N accumulators stay in registers, which the templates' constants
 // let the compiler unroll completely. (A block that does not fit spills; max_m keeps within bounds.)
+
+template <int N, typename Element>
+[[gnu::always_inline]] inline void store_row(Element *to, const typename V::acc (&acc)[N], dim last) {
+    using E = std::conditional_t<std::is_same_v<Element, float>, f32_element, bf16_element>;
+#pragma GCC unroll 8
+    for (int n = 0; n < N - 1; ++n) V::template store_as<E>(to + n * V::lanes, acc[n]);
+    if (last == 0)
+        V::template store_as<E>(to + (N - 1) * V::lanes, acc[N - 1]);
+    else
+        V::template store_as_n<E>(to + (N - 1) * V::lanes, acc[N - 1], last);
+}
 
 template <int M, int N>
 void product_block(const product_args &p) {
@@ -53,10 +66,15 @@ void product_block(const product_args &p) {
             b += b_step;
         }
     }
+    if constexpr (F::only_bf16)
+        if (p.out != nullptr) {
 #pragma GCC unroll 32
-    for (int m = 0; m < M; ++m)
-#pragma GCC unroll 8
-        for (int n = 0; n < N; ++n) V::store_acc(c + m * ldc + n * V::lanes, acc[m][n]);
+            for (int m = 0; m < M; ++m)
+                store_row<N>(p.out + m * p.ld_out, acc[m], p.last);
+            return;
+        }
+#pragma GCC unroll 32
+    for (int m = 0; m < M; ++m) store_row<N>(c + m * ldc, acc[m], p.last);
 }
 
 using block_function = void (*)(const product_args &);
