@@ -23,6 +23,39 @@ namespace {
 using cpu::kernel_set;
 using cpu::operand_format;
 
+/// Best fma kernels up to `most`.
+const kernel_set *best_fma(isa most) {
+    for (isa set : {isa::avx512, isa::avx2, isa::portable})
+        if (set <= most) return cpu::find_kernels(set, operand_format::fma, data_type::f32, {});
+    return nullptr;
+}
+
+/// Of both gradients of a layer: the tensor that they share, and the other, read and written.
+double joint_bytes(const problem &p) {
+    double src = static_cast<double>(p.ic), dst = static_cast<double>(p.oc);
+    for (const axis &x : p.x) {
+        src *= static_cast<double>(x.src);
+        dst *= static_cast<double>(x.dst);
+    }
+    return static_cast<double>(size_of(p.type)) * static_cast<double>(p.mb * p.groups)
+           * (p.what == pass::forward ? src + 2 * dst : 2 * src + dst);
+}
+
+/// Whether the tensors exceed what caches hold from one gradient to the other, the one that both
+/// read is a fair share of them, and arithmetic does not take so much longer than memory that
+/// nothing is left to gain. Groups that lie side by side are read in short runs, which costs memory
+/// twice its time.
+bool bound_by_memory(const problem &p, const kernel_set &kernels) {
+    constexpr double cached = 16 << 20, bytes_per_second = 12e9;
+    const double memory = joint_bytes(p) / bytes_per_second;
+    const double arithmetic = 2 * macs(p) / cpu::nominal_speed(kernels);
+    const bool scattered = p.groups > 1 && p.src.c == 1;
+    const dim shared = p.what == pass::forward ? p.ic : p.oc, other = p.ic + p.oc - shared;
+    const bool depthwise = p.ic == 1;
+    return joint_bytes(p) > cached && (depthwise || shared >= other)
+           && arithmetic < (scattered ? 8 : 4) * memory;
+}
+
 /// A driver behind the interface of a plan, and the bias gradient beside it.
 template <typename Driver>
 class driver_plan final : public plan {
@@ -31,8 +64,9 @@ public:
     driver_plan(std::string_view name, const problem &p, const plan_limits &limits,
         const kernel_set &kernels, Args... exact)
         : name_(name), set_(kernels.set), threads_(threads_for(p, limits, kernels)),
-          bias_(p, limits.workspace),
-          driver_(simplify(p), kernels, exact..., threads_, limits.workspace) {}
+          driver_(simplify(p), kernels, exact..., threads_, limits.workspace),
+          bias_(p, *best_fma(kernels.set), sums_of(driver_), limits.workspace), bytes_(joint_bytes(p)),
+          worth_joining_(p.what == pass::backward_weights || bound_by_memory(p, kernels)) {}
 
     [[nodiscard]] std::string_view algorithm() const override { return name_; }
     [[nodiscard]] isa instruction_set() const override { return set_; }
@@ -53,23 +87,51 @@ public:
         bias_.execute(data, static_cast<char *>(workspace), mine);
     }
 
-    [[nodiscard]] std::size_t walk_workspace() const override {
-        if constexpr (requires { driver_.walks_batch(); })
-            if (driver_.walks_batch()) return driver_bytes() + bias_.workspace() + 64;
+    [[nodiscard]] std::size_t joint_workspace() const override {
+        if constexpr (requires { driver_.joins(); })
+            if (driver_.joins() && balanced(sums_of(driver_)) && bias_.follows())
+                return driver_bytes() + bias_.workspace() + 64;
         return 0;
     }
-    void start_walks(const buffers &data, void *workspace, const cpu::executor &threads,
-        std::vector<cpu::batch_walk> &walks) const override {
-        if constexpr (requires { driver_.walks_batch(); }) {
-            char *memory = static_cast<char *>(workspace);
-            walks.push_back(driver_.walk(data, memory, threads.limited(threads_)));
-            walks.push_back(
-                bias_.walk(data, memory + driver_bytes(), std::min(threads.threads(), threads_)));
+    [[nodiscard]] bool worth_joining() const override { return worth_joining_; }
+    void start(const buffers &data, void *workspace, const cpu::executor &threads,
+        cpu::joint_pass &pass) const override {
+        char *memory = static_cast<char *>(workspace);
+        if constexpr (requires { driver_.sums(); }) {
+            pass.sums = driver_.start(data, memory, threads.limited(threads_));
+            start_bias(data, memory + driver_bytes(), pass.sums);
+        } else if constexpr (requires { driver_.joins(); }) {
+            pass.data = driver_.start(data, memory, threads.limited(threads_));
+            pass.bytes = bytes_;
         }
     }
 
 private:
     [[nodiscard]] std::size_t driver_bytes() const { return (driver_.workspace() + 63) / 64 * 64; }
+
+    static cpu::sum_cut sums_of(const Driver &driver) {
+        if constexpr (requires { driver.sums(); })
+            if (driver.joins()) return driver.sums();
+        return {};
+    }
+    /// Whether the parts of a weights gradient, which a joint pass hands out, keep all threads busy.
+    [[nodiscard]] bool balanced(const cpu::sum_cut &cut) const {
+        return cut.parts == 0 || threads_ == 1
+               || cpu::fair_share(cut.parts * cut.groups, 1, threads_) >= cpu::fair_enough;
+    }
+    void start_bias(const buffers &data, char *memory, cpu::sum_walk &sums) const {
+        auto run = std::move(sums.run);
+        sums.run = [this, &data, memory, run = std::move(run)](
+                       int worker, dim part, dim group, dim first, dim last) {
+            run(worker, part, group, first, last);
+            bias_.add_piece(data, memory, part, group, first, last);
+        };
+        auto finish = std::move(sums.finish);
+        sums.finish = [this, &data, memory, finish = std::move(finish)](const cpu::executor &pool) {
+            finish(pool);
+            bias_.finish(data, memory);
+        };
+    }
     static int threads_for(const problem &p, const plan_limits &limits, const kernel_set &kernels) {
         if (!limits.save_threads) return limits.threads;
         return cpu::worthwhile_threads(p, kernels, limits.threads);
@@ -78,16 +140,11 @@ private:
     std::string_view name_;
     isa set_;
     int threads_;
-    cpu::channel_sums bias_;
     Driver driver_;
+    cpu::channel_sums bias_;
+    double bytes_;  // of a joint pass
+    bool worth_joining_;  // the data gradient decides
 };
-
-/// Best fma kernels up to `most`.
-const kernel_set *best_fma(isa most) {
-    for (isa set : {isa::avx512, isa::avx2, isa::portable})
-        if (set <= most) return cpu::find_kernels(set, operand_format::fma, data_type::f32, {});
-    return nullptr;
-}
 
 enum class shape : std::uint8_t { depthwise, planes, narrow, pointwise, folded, merged, tiled };
 

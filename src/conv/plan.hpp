@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "conv/problem.hpp"
-#include "cpu/batch_walk.hpp"
+#include "cpu/joint_pass.hpp"
 #include "cpu/parallel.hpp"
 #include "cpu/work_cut.hpp"
 
@@ -45,11 +45,13 @@ public:
     virtual void execute(
         const buffers &data, void *workspace, const cpu::executor &threads) const = 0;
 
-    /// Bytes that start_walks() needs; 0: this plan cannot go side by side with another.
-    [[nodiscard]] virtual std::size_t walk_workspace() const = 0;
-    /// Starts an execution that goes through the batch in order; `data` must live until its end.
-    virtual void start_walks(const buffers &data, void *workspace, const cpu::executor &threads,
-        std::vector<cpu::batch_walk> &walks) const = 0;
+    /// Bytes that start() needs; 0: this plan cannot go together with another.
+    [[nodiscard]] virtual std::size_t joint_workspace() const = 0;
+    /// Whether memory decides how long both gradients take, so that a joint pass is faster.
+    [[nodiscard]] virtual bool worth_joining() const = 0;
+    /// Starts this half of a joint pass; `data` must live until its end.
+    virtual void start(const buffers &data, void *workspace, const cpu::executor &threads,
+        cpu::joint_pass &pass) const = 0;
 };
 
 /// Why an algorithm was not chosen.

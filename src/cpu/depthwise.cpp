@@ -19,6 +19,10 @@ float *floats(char *p) {
     return static_cast<float *>(static_cast<void *>(p));
 }
 
+const float *floats(const char *p) {
+    return static_cast<const float *>(static_cast<const void *>(p));
+}
+
 }  // namespace
 
 std::string refuse_depthwise(const conv::problem &p) {
@@ -95,15 +99,65 @@ std::size_t depthwise_data::workspace() const {
     return static_cast<std::size_t>(4 * blocks_ * (block_floats_ + pair_));
 }
 
-void depthwise_data::execute(
+void depthwise_data::prepare(
     const conv::buffers &data, char *workspace, const executor &threads) const {
     fill_unreached(p_, roles_, walk_, kernels_, tasks_ == 0, data, threads);
-    if (tasks_ == 0) return;
     float *weights = floats(workspace), *bias = weights + blocks_ * block_floats_;
     for_each_task(threads.limited(workers_), blocks_,
         [&](int, dim block) { pack_weights(data, weights, bias, block); });
+}
+
+void depthwise_data::execute(
+    const conv::buffers &data, char *workspace, const executor &threads) const {
+    prepare(data, workspace, threads);
+    const float *weights = floats(workspace), *bias = weights + blocks_ * block_floats_;
     for_each_task(threads.limited(workers_), tasks_,
         [&](int, dim index) { run_task(data, weights, bias, make_task(index)); });
+}
+
+data_walk depthwise_data::start(
+    const conv::buffers &data, char *workspace, const executor &threads) const {
+    prepare(data, workspace, threads);
+    return {p_.mb * walk_[0].longest * walk_[1].longest, blocks_, threads.threads(),
+        [this, &data, workspace](
+            int, const walk_piece &piece) { run_piece(data, workspace, piece); },
+        [this, &data](const walk_piece &piece) { expect_piece(data, piece); }};
+}
+
+void depthwise_data::expect_piece(const conv::buffers &data, const walk_piece &piece) const {
+    const dim height = walk_[1].longest, depth = walk_[0].longest;
+    for (dim line = piece.first, rows; line < piece.last; line += rows) {
+        const dim t0[3] = {line / height % depth, line % height, 0};
+        rows = std::min(height - t0[1], piece.last - line);
+        const dim length[3] = {1, rows, walk_[2].longest};
+        for (const bool write : {false, true}) {
+            tensor_box box = fresh_box(walk_, t0, length, write);
+            box.n = line / height / depth;
+            box.channel = piece.first_block * pair_;
+            box.channels = std::min(piece.last_block * pair_, p_.groups) - box.channel;
+            expect_box(write ? roles_.output(data) : roles_.input(data), p_.type,
+                write ? roles_.out : roles_.in, box, write);
+        }
+    }
+}
+
+/// A unit is a row of positions.
+void depthwise_data::run_piece(
+    const conv::buffers &data, const char *workspace, const walk_piece &piece) const {
+    const float *weights = floats(workspace), *bias = weights + blocks_ * block_floats_;
+    const dim height = walk_[1].longest, depth = walk_[0].longest;
+    for (dim line = piece.first, rows; line < piece.last; line += rows) {
+        task t{};
+        t.row = line % height;
+        t.depth = line / height % depth;
+        t.n = line / height / depth;
+        t.rows = rows = std::min(height - t.row, piece.last - line);
+        t.columns = walk_[2].longest;
+        for (t.block = piece.first_block; t.block < piece.last_block; t.block += t.blocks) {
+            t.blocks = std::min(task_blocks_, piece.last_block - t.block);
+            run_task(data, weights, bias, t);
+        }
+    }
 }
 
 /// [block][phase][line][tap][pair], in the kernel's order of elements.

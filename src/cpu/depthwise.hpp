@@ -9,6 +9,7 @@
 #include "conv/problem.hpp"
 #include "cpu/depthwise_taps.hpp"
 #include "cpu/geometry.hpp"
+#include "cpu/joint_pass.hpp"
 #include "cpu/kernels/kernels.hpp"
 #include "cpu/parallel.hpp"
 #include "cpu/phases.hpp"
@@ -28,6 +29,10 @@ public:
     [[nodiscard]] std::string describe() const;
     [[nodiscard]] work_list work() const;
     void execute(const conv::buffers &data, char *workspace, const executor &threads) const;
+    [[nodiscard]] bool joins() const { return tasks_ > 0; }
+    /// Starts an execution whose pieces go with those of a weights gradient.
+    [[nodiscard]] data_walk start(
+        const conv::buffers &data, char *workspace, const executor &threads) const;
 
 private:
     struct phase {
@@ -42,6 +47,9 @@ private:
     };
     void choose_tasks(int threads);
     [[nodiscard]] task make_task(dim index) const;
+    void prepare(const conv::buffers &data, char *workspace, const executor &threads) const;
+    void run_piece(const conv::buffers &data, const char *workspace, const walk_piece &piece) const;
+    void expect_piece(const conv::buffers &data, const walk_piece &piece) const;
     void pack_weights(const conv::buffers &data, float *weights, float *bias, dim block) const;
     void run_task(
         const conv::buffers &data, const float *weights, const float *bias, const task &t) const;
@@ -74,6 +82,10 @@ public:
     [[nodiscard]] std::string describe() const;
     [[nodiscard]] work_list work() const;
     void execute(const conv::buffers &data, char *workspace, const executor &threads) const;
+    [[nodiscard]] bool joins() const { return parts_ > 0; }
+    [[nodiscard]] sum_cut sums() const { return {units_, parts_, block_groups_}; }
+    [[nodiscard]] sum_walk start(
+        const conv::buffers &data, char *workspace, const executor &threads) const;
 
 private:
     /// Rows of one plane of dst.
@@ -81,11 +93,14 @@ private:
         dim n, depth, row, rows;
     };
     [[nodiscard]] unit make_unit(dim index) const;
-    void run_part(const conv::buffers &data, float *sums, dim index) const;
+    void run_units(const conv::buffers &data, float *sums, dim part, dim group, dim first_unit,
+        dim last_unit) const;
     void run_unit(const conv::buffers &data, float *sums, const unit &u, dim block) const;
+    void expect_unit(const conv::buffers &data, const unit &u, dim block, dim last_block) const;
     void write_block(const conv::buffers &data, float *sums, dim block) const;
     [[nodiscard]] dim part_floats() const { return blocks_ * block_floats_; }
     [[nodiscard]] dim channels_of(dim block) const;
+    [[nodiscard]] dim first_block(dim group) const { return blocks_ * group / block_groups_; }
 
     conv::problem p_;
     const kernel_set &kernels_;

@@ -3,6 +3,7 @@
 //   results of all rows, a pair of vectors of columns at a time                    run_phase
 //   they leave at once (one plane a row) or through a buffer                       store
 #include <algorithm>
+#include <memory>
 
 #include "cpu/depthwise_planes.hpp"
 #include "cpu/element.hpp"
@@ -102,14 +103,45 @@ plane_data::scratch plane_data::carve(char *memory) const {
 
 void plane_data::execute(
     const conv::buffers &data, char *workspace, const executor &threads) const {
-    fill_unreached(p_, roles_, walk_, kernels_, tasks_ == 0, data, threads);
-    if (tasks_ == 0) return;
-    std::vector<scratch> workers;
-    for (int w = 0; w < workers_; ++w)
-        workers.push_back(carve(workspace + static_cast<std::size_t>(w) * scratch_bytes()));
+    const data_walk all = start(data, workspace, threads);
     for_each_task(threads.limited(workers_), tasks_, [&](int worker, dim index) {
-        run_task(workers[static_cast<std::size_t>(worker)], data, make_task(index));
+        const dim tile = index % all.units, block = index / all.units;
+        all.run(worker, {tile, tile + 1, block, block + 1});
     });
+}
+
+data_walk plane_data::start(
+    const conv::buffers &data, char *workspace, const executor &threads) const {
+    fill_unreached(p_, roles_, walk_, kernels_, tasks_ == 0, data, threads);
+    if (tasks_ == 0) return {};
+    // They change with every task: what a worker holds serves its next one.
+    const auto workers = std::make_shared<std::vector<scratch>>();
+    for (int w = 0; w < workers_; ++w)
+        workers->push_back(carve(workspace + static_cast<std::size_t>(w) * scratch_bytes()));
+    return {tile_count(), layout_.blocks, workers_,
+        [this, &data, workers](int worker, const walk_piece &piece) {
+            scratch &mine = (*workers)[static_cast<std::size_t>(worker)];
+            for (dim block = piece.first_block; block < piece.last_block; ++block)
+                for (dim tile = piece.first; tile < piece.last; ++tile)
+                    run_task(mine, data, make_task(block * tile_count() + tile));
+        },
+        [this, &data](const walk_piece &piece) {
+            for (dim block = piece.first_block; block < piece.last_block; ++block)
+                for (dim tile = piece.first; tile < piece.last; ++tile)
+                    expect_task(data, make_task(block * tile_count() + tile));
+        }};
+}
+
+void plane_data::expect_task(const conv::buffers &data, const plane_task &t) const {
+    for (const bool write : {false, true}) {
+        tensor_box box = fresh_box(walk_, t.t0, t.length, write);
+        const dim each = write ? roles_.out_c : roles_.in_c;
+        box.n = t.n;
+        box.channel = t.group * each;
+        box.channels = t.planes * each;
+        expect_box(write ? roles_.output(data) : roles_.input(data), p_.type,
+            write ? roles_.out : roles_.in, box, write);
+    }
 }
 
 /// [set][pair][phase][line][tap][lane]; a set per output channel of a group in the forward pass.

@@ -3,6 +3,7 @@
 // operands of a tile to f32, dst with zeros in the gaps, keeps a vector of sums per tap, and adds
 // its lanes at the end; then the parts are added in order and leave with one rounding.
 #include <algorithm>
+#include <memory>
 
 #include "cpu/depthwise_planes.hpp"
 #include "cpu/element.hpp"
@@ -46,7 +47,7 @@ plane_weights::plane_weights(
                                      + walk_[2].phases[0].taps[w].k * p_.weights.k[2]);
             }
         dst_floats_ = l.tile[0] * l.tile[1] * dst_row() + pair_;
-        tiles_all_ = p_.mb * l.tiles[0] * l.tiles[1] * l.tiles[2];
+        tiles_all_ = tile_count();
         parts_ = std::clamp<dim>(
             std::min(div_up(tasks_wanted, l.blocks), partials_most / (4 * part_floats())), 1,
             tiles_all_);
@@ -82,36 +83,62 @@ std::size_t plane_weights::workspace() const {
 
 void plane_weights::execute(
     const conv::buffers &data, char *workspace, const executor &threads) const {
+    if (parts_ == 0) return kept_.write_zeros(p_, data);
+    const sum_walk all = start(data, workspace, threads);
+    for_each_task(threads.limited(workers_), parts_ * layout_.blocks, [&](int worker, dim index) {
+        const dim part = index / layout_.blocks;
+        all.run(worker, part, index % layout_.blocks, all.cut.begin(part), all.cut.begin(part + 1));
+    });
+    all.finish(threads);
+}
+
+sum_walk plane_weights::start(
+    const conv::buffers &data, char *workspace, const executor & /*threads*/) const {
     kept_.write_zeros(p_, data);
-    if (parts_ == 0) return;
     float *results = static_cast<float *>(static_cast<void *>(workspace));
-    std::vector<scratch> workers;
+    const auto workers = std::make_shared<std::vector<scratch>>();
     for (int w = 0; w < workers_; ++w) {
         char *memory = workspace + round_up_to(4 * parts_ * part_floats(), 64)
                        + static_cast<std::size_t>(w) * scratch_bytes();
         scratch s{static_cast<float *>(static_cast<void *>(memory)), nullptr, nullptr};
         s.dst = s.src + layout_.copy_floats();
         s.sums = s.dst + dst_floats_;
-        workers.push_back(s);
+        workers->push_back(s);
     }
-    for_each_task(threads.limited(workers_), parts_ * layout_.blocks, [&](int worker, dim index) {
-        const dim block = index % layout_.blocks, part = index / layout_.blocks;
-        run_part(workers[static_cast<std::size_t>(worker)], data, results, part, block);
-    });
-    for_each_task(threads.limited(workers_), layout_.blocks,
-        [&](int, dim block) { write_block(data, results, block); });
+    return {sums(), workers_, false,
+        [this, &data, workers, results](int worker, dim part, dim block, dim first, dim last) {
+            run_tiles((*workers)[static_cast<std::size_t>(worker)], data, results, part, block,
+                first, last);
+        },
+        [this, &data, results](const executor &pool) {
+            for_each_task(pool.limited(workers_), layout_.blocks,
+                [&](int, dim block) { write_block(data, results, block); });
+        },
+        [this, &data](dim first_block, dim last_block, dim first, dim last) {
+            for (dim block = first_block; block < last_block; ++block)
+                for (dim tile = first; tile < last; ++tile) {
+                    const plane_task t = make_task(block * tiles_all_ + tile);
+                    tensor_box box = fresh_box(walk_, t.t0, t.length, false);
+                    box.n = t.n;
+                    box.channel = t.group;
+                    box.channels = t.planes;
+                    expect_box(data.src, p_.type, p_.src, box, false);
+                }
+        }};
 }
 
-void plane_weights::run_part(
-    scratch &s, const conv::buffers &data, float *results, dim part, dim block) const {
-    const dim first = tiles_all_ * part / parts_, last = tiles_all_ * (part + 1) / parts_;
-    std::fill_n(s.sums, p_.oc * sum_blocks() * taps() * pair_, 0.0F);
+/// Some tiles of a part; the first ones clear its sums, the last ones fold them.
+void plane_weights::run_tiles(scratch &s, const conv::buffers &data, float *results, dim part,
+    dim block, dim first, dim last) const {
     const plane_task any = make_task(block * tiles_all_);
     float *mine = results + part * part_floats() + any.group * p_.oc * taps();
-    std::fill_n(mine, any.planes * p_.oc * taps(), 0.0F);
+    if (first == sums().begin(part)) {
+        std::fill_n(s.sums, p_.oc * sum_blocks() * taps() * pair_, 0.0F);
+        std::fill_n(mine, any.planes * p_.oc * taps(), 0.0F);
+    }
     for (dim tile = first; tile < last; ++tile)
         add_tile(s, data, make_task(block * tiles_all_ + tile), mine);
-    fold(s, any.planes, mine);
+    if (last == sums().begin(part + 1)) fold(s, any.planes, mine);
 }
 
 void plane_weights::add_tile(

@@ -123,10 +123,6 @@ bool plane_driver::shrink() {
     return false;
 }
 
-dim plane_driver::task_count() const {
-    return layout_.blocks * p_.mb * layout_.tiles[0] * layout_.tiles[1] * layout_.tiles[2];
-}
-
 plane_task plane_driver::make_task(dim index) const {
     plane_task t{};
     for (std::size_t a = 3; a-- > 0;) {

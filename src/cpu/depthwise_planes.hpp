@@ -11,6 +11,7 @@
 #include "conv/problem.hpp"
 #include "cpu/depthwise_taps.hpp"
 #include "cpu/geometry.hpp"
+#include "cpu/joint_pass.hpp"
 #include "cpu/kernels/kernels.hpp"
 #include "cpu/parallel.hpp"
 #include "cpu/phases.hpp"
@@ -54,7 +55,11 @@ protected:
     /// Less memory; false if there is no way.
     bool shrink();
     [[nodiscard]] plane_task make_task(dim index) const;
-    [[nodiscard]] dim task_count() const;
+    /// Tiles of all images of a block of planes.
+    [[nodiscard]] dim tile_count() const {
+        return p_.mb * layout_.tiles[0] * layout_.tiles[1] * layout_.tiles[2];
+    }
+    [[nodiscard]] dim task_count() const { return layout_.blocks * tile_count(); }
     /// Copies the planes of input channels first, first + step, … False if a value is not finite.
     bool copy_in(const plane_task &t, const void *in, const conv::data_strides &s, dim channel,
         dim step, float *to) const;
@@ -84,6 +89,9 @@ public:
     [[nodiscard]] std::string describe() const;
     [[nodiscard]] work_list work() const;
     void execute(const conv::buffers &data, char *workspace, const executor &threads) const;
+    [[nodiscard]] bool joins() const { return tasks_ > 0; }
+    [[nodiscard]] data_walk start(
+        const conv::buffers &data, char *workspace, const executor &threads) const;
 
 private:
     struct phase {
@@ -97,6 +105,7 @@ private:
     void list_taps();
     void pack_weights(scratch &s, const conv::buffers &data, const plane_task &t) const;
     void run_task(scratch &s, const conv::buffers &data, const plane_task &t) const;
+    void expect_task(const conv::buffers &data, const plane_task &t) const;
     void run_phase(const scratch &s, const conv::buffers &data, const plane_task &t, const phase &f,
         dim m) const;
     void run_careful(const scratch &s, const conv::buffers &data, const plane_task &t) const;
@@ -130,10 +139,15 @@ public:
     [[nodiscard]] std::string describe() const;
     [[nodiscard]] work_list work() const;
     void execute(const conv::buffers &data, char *workspace, const executor &threads) const;
+    [[nodiscard]] bool joins() const { return parts_ > 0; }
+    [[nodiscard]] sum_cut sums() const { return {tiles_all_, parts_, layout_.blocks}; }
+    [[nodiscard]] sum_walk start(
+        const conv::buffers &data, char *workspace, const executor &threads) const;
 
 private:
     struct scratch;
-    void run_part(scratch &s, const conv::buffers &data, float *results, dim part, dim block) const;
+    void run_tiles(scratch &s, const conv::buffers &data, float *results, dim part, dim block,
+        dim first, dim last) const;
     void add_tile(scratch &s, const conv::buffers &data, const plane_task &t, float *results) const;
     void add_products(const scratch &s, const plane_task &t, float *sums) const;
     void add_careful(const conv::buffers &data, const plane_task &t, dim m, float *results) const;

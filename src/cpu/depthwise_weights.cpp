@@ -47,6 +47,7 @@ depthwise_weights::depthwise_weights(
     const dim positions = p_.mb * p_.x[0].dst * p_.x[1].dst * p_.x[2].dst;
     task_blocks_ = std::clamp<dim>(sums_bytes / (4 * block_floats_), 1, blocks_);
     block_groups_ = div_up(blocks_, task_blocks_);
+    task_blocks_ = div_up(blocks_, block_groups_);
     const double skew =
         static_cast<double>(block_groups_ * task_blocks_) / static_cast<double>(blocks_);
     parts_ = fair_parts(units_, block_groups_, skew,
@@ -76,21 +77,50 @@ depthwise_weights::unit depthwise_weights::make_unit(dim index) const {
 
 void depthwise_weights::execute(
     const conv::buffers &data, char *workspace, const executor &threads) const {
-    taps_.write_zeros(p_, data);
-    if (parts_ == 0) return;
-    float *sums = static_cast<float *>(static_cast<void *>(workspace));
-    for_each_task(threads.limited(threads_), parts_ * block_groups_,
-        [&](int, dim index) { run_part(data, sums, index); });
-    for_each_task(threads.limited(threads_), blocks_,
-        [&](int, dim block) { write_block(data, sums, block); });
+    if (parts_ == 0) return taps_.write_zeros(p_, data);
+    const sum_walk all = start(data, workspace, threads);
+    for_each_task(threads.limited(threads_), parts_ * block_groups_, [&](int worker, dim index) {
+        const dim part = index / block_groups_;
+        all.run(worker, part, index % block_groups_, all.cut.begin(part), all.cut.begin(part + 1));
+    });
+    all.finish(threads);
 }
 
-void depthwise_weights::run_part(const conv::buffers &data, float *sums, dim index) const {
-    const dim part = index / block_groups_, first = index % block_groups_ * task_blocks_;
-    const dim last = std::min(first + task_blocks_, blocks_);
+sum_walk depthwise_weights::start(
+    const conv::buffers &data, char *workspace, const executor & /*threads*/) const {
+    taps_.write_zeros(p_, data);
+    float *all = static_cast<float *>(static_cast<void *>(workspace));
+    return {sums(), threads_, true,
+        [this, &data, all](int, dim part, dim group, dim first, dim last) {
+            run_units(data, all, part, group, first, last);
+        },
+        [this, &data, all](const executor &pool) {
+            for_each_task(pool.limited(threads_), blocks_,
+                [&](int, dim block) { write_block(data, all, block); });
+        },
+        [this, &data](dim first_group, dim last_group, dim first, dim last) {
+            for (dim i = first; i < last; ++i)
+                expect_unit(data, make_unit(i), first_block(first_group), first_block(last_group));
+        }};
+}
+
+void depthwise_weights::expect_unit(
+    const conv::buffers &data, const unit &u, dim block, dim last_block) const {
+    const dim t0[3] = {u.depth, u.row, 0}, length[3] = {1, u.rows, walk_[2].longest};
+    tensor_box box = fresh_box(walk_, t0, length, false);
+    box.n = u.n;
+    box.channel = block * pair_;
+    box.channels = std::min(last_block * pair_, p_.groups) - box.channel;
+    expect_box(data.src, p_.type, p_.src, box, false);
+}
+
+void depthwise_weights::run_units(const conv::buffers &data, float *sums, dim part, dim group,
+    dim first_unit, dim last_unit) const {
+    const dim first = first_block(group), last = first_block(group + 1);
     float *mine = sums + part * part_floats();
-    std::fill(mine + first * block_floats_, mine + last * block_floats_, 0.0F);
-    for (dim i = units_ * part / parts_; i < units_ * (part + 1) / parts_; ++i)
+    if (first_unit == units_ * part / parts_)
+        std::fill(mine + first * block_floats_, mine + last * block_floats_, 0.0F);
+    for (dim i = first_unit; i < last_unit; ++i)
         for (dim block = first; block < last; ++block)
             run_unit(data, mine + block * block_floats_, make_unit(i), block);
 }
@@ -164,7 +194,7 @@ work_list depthwise_weights::work() const {
     list.parts_bytes = 4 * static_cast<double>(parts_ * part_floats());
     list.stages.push_back(
         {"parts", parts_ * block_groups_, threads_, [this](dim index, dim) {
-             const dim part = index / block_groups_, first = index % block_groups_ * task_blocks_;
+             const dim part = index / block_groups_, group = index % block_groups_;
              double pairs = 0, rows = 0;
              for (dim i = units_ * part / parts_; i < units_ * (part + 1) / parts_; ++i) {
                  const unit u = make_unit(i);
@@ -173,7 +203,7 @@ work_list depthwise_weights::work() const {
                  rows += static_cast<double>(u.rows);
              }
              pairs *= inside_pairs(walk_[2], walk_[2].phases[0], 0, p_.x[2].dst);
-             const auto blocks = static_cast<double>(std::min(task_blocks_, blocks_ - first));
+             const auto blocks = static_cast<double>(first_block(group + 1) - first_block(group));
              const double channels = static_cast<double>(pair_) * blocks,
                           size = static_cast<double>(size_of(p_.type));
              const double src = static_cast<double>(p_.x[0].src * p_.x[1].src * p_.x[2].src)

@@ -100,11 +100,18 @@ tiled_data::task tiled_data::make_task(const conv::buffers &data, dim index) con
 
 void tiled_data::execute(
     const conv::buffers &data, char *workspace, const executor &threads) const {
-    const batch_walk all = walk(data, workspace, threads);
-    for_each_task(threads.limited(workers_), all.tasks, all.run);
+    const data_walk all = start(data, workspace, threads);
+    for_each_task(threads.limited(workers_), tasks_, [&](int worker, dim index) {
+        const dim unit = index % all.units, block = index / all.units;
+        all.run(worker, {unit, unit + 1, block, block + 1});
+    });
 }
 
-batch_walk tiled_data::walk(
+bool tiled_data::joins() const {
+    return tasks_ > 0;
+}
+
+data_walk tiled_data::start(
     const conv::buffers &data, char *workspace, const executor &threads) const {
     fill_unreached(p_, roles_, walk_, kernels_, tasks_ == 0, data, threads);
     std::vector<scratch> workers;
@@ -112,14 +119,16 @@ batch_walk tiled_data::walk(
         workers.push_back(make_scratch(workspace + static_cast<std::size_t>(w) * scratch_bytes()));
     // `workers` changes with every task: what a worker holds serves its next one.
     const auto held = std::make_shared<std::vector<scratch>>(std::move(workers));
-    return {tasks_, workers_,
-        [this, &data, held](int worker, dim index) {
-            task t = make_task(data, index);
-            const kernel_session session(kernels_);
-            for (dim i = 0; i < t.images; ++i, ++t.n)
-                run_task((*held)[static_cast<std::size_t>(worker)], t);
-        },
-        {}};
+    const dim blocks = p_.groups * blocks_, units = tasks_ / std::max<dim>(blocks, 1);
+    return {units, blocks, workers_, [this, &data, held, units](int worker, const walk_piece &piece) {
+                const kernel_session session(kernels_);
+                for (dim block = piece.first_block; block < piece.last_block; ++block)
+                    for (dim unit = piece.first; unit < piece.last; ++unit) {
+                        task t = make_task(data, block * units + unit);
+                        for (dim i = 0; i < t.images; ++i, ++t.n)
+                            run_task((*held)[static_cast<std::size_t>(worker)], t);
+                    }
+            }};
 }
 
 work_list tiled_data::work() const {

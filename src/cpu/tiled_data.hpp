@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "conv/problem.hpp"
-#include "cpu/batch_walk.hpp"
 #include "cpu/geometry.hpp"
+#include "cpu/joint_pass.hpp"
 #include "cpu/kernels/kernels.hpp"
 #include "cpu/parallel.hpp"
 #include "cpu/phases.hpp"
@@ -27,9 +27,8 @@ public:
     [[nodiscard]] std::string describe() const;
     [[nodiscard]] work_list work() const;
     void execute(const conv::buffers &data, char *workspace, const executor &threads) const;
-    /// Whether tasks go through the batch in order; then walk() starts an execution.
-    [[nodiscard]] bool walks_batch() const { return p_.groups * blocks_ == 1; }
-    [[nodiscard]] batch_walk walk(
+    [[nodiscard]] bool joins() const;
+    [[nodiscard]] data_walk start(
         const conv::buffers &data, char *workspace, const executor &threads) const;
 
 private:

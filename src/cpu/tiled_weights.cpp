@@ -102,23 +102,30 @@ std::size_t tiled_weights::workspace() const {
 
 void tiled_weights::execute(
     const conv::buffers &data, char *workspace, const executor &threads) const {
-    const batch_walk all = walk(data, workspace, threads);
-    for_each_task(threads.limited(workers_), all.tasks, all.run);
+    const sum_walk all = start(data, workspace, threads);
+    for_each_task(threads.limited(workers_), tasks_, [&](int worker, dim index) {
+        const dim part = index / all.cut.groups;
+        all.run(worker, part, index % all.cut.groups, all.cut.begin(part), all.cut.begin(part + 1));
+    });
     all.finish(threads);
 }
 
-batch_walk tiled_weights::walk(
+bool tiled_weights::joins() const {
+    return tasks_ > 0;
+}
+
+sum_walk tiled_weights::start(
     const conv::buffers &data, char *workspace, const executor & /*threads*/) const {
     taps_.write_zeros(p_, data);
     auto *partials = static_cast<float *>(static_cast<void *>(workspace));
     char *memory = tasks_ == 0 ? workspace : workspace + 4 * parts_ * partial_floats();
-    return {tasks_, workers_,
-        [this, &data, partials, memory](int worker, dim index) {
+    return {sums(), workers_, true,
+        [this, &data, partials, memory](int worker, dim part, dim group, dim first, dim last) {
             char *mine = memory + static_cast<std::size_t>(worker) * scratch_bytes();
             scratch s{mine, mine + packed_bytes(rows_),
                 mine + packed_bytes(rows_) + packed_bytes(columns_)};
             const kernel_session session(kernels_);
-            run_task(data, s, partials, index);
+            run_tiles(data, s, partials, part * sums().groups + group, first, last);
         },
         [this, &data, partials, memory](const executor &pool) {
             if (tasks_ > 0) write_out(data, partials, memory, pool);
@@ -130,7 +137,9 @@ work_list tiled_weights::work() const {
     list.macs_per_second = nominal_speed(kernels_);
     list.stages.push_back({"tiles", tasks_, workers_, [this](dim index, dim) {
                                task_cost sum;
-                               for_each_tile(index, [&](const task &t, bool) {
+                               const dim part = index / sums().groups, first = sums().begin(part),
+                                         last = sums().begin(part + 1);
+                               for_each_tile(index, first, last, [&](const task &t, bool) {
                                    const task_cost one = cost_of(t);
                                    sum.macs += one.macs;
                                    sum.read += one.read;
@@ -167,17 +176,18 @@ task_cost tiled_weights::cost_of(const task &t) const {
         0};
 }
 
-void tiled_weights::run_task(
-    const conv::buffers &data, scratch &s, float *partials, dim index) const {
+void tiled_weights::run_tiles(const conv::buffers &data, scratch &s, float *partials, dim index,
+    dim first, dim last) const {
     if (amx()) clear_slack(s);
-    for_each_tile(index, [&](task &t, bool first) {
+    for_each_tile(index, first, last, [&](task &t, bool begins) {
         t.partial = partials + t.part * partial_floats();
-        run_tile(data, s, t, first);
+        run_tile(data, s, t, begins);
     });
 }
 
+/// Calls body(tile, whether it is the first of its part) for some tiles of a part.
 template <typename Body>
-void tiled_weights::for_each_tile(dim index, Body &&body) const {
+void tiled_weights::for_each_tile(dim index, dim first, dim last, Body &&body) const {
     task t{};
     t.first_row = index % rows_.blocks * rows_.block;
     t.rows = std::min(rows_.block, rows_.channels - t.first_row);
@@ -187,10 +197,10 @@ void tiled_weights::for_each_tile(dim index, Body &&body) const {
     index /= columns_.blocks;
     t.group = index % p_.groups;
     t.part = index / p_.groups;
-    const dim first = tiles_all_ * t.part / parts_, last = tiles_all_ * (t.part + 1) / parts_;
+    const dim begin = sums().begin(t.part);
     for (dim tile = first; tile < last; ++tile) {
         t.n = place_tile(walk_, tile_, tiles_, tile, t);
-        body(t, tile == first);
+        body(t, tile == begin);
     }
 }
 

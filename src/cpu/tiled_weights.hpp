@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "conv/problem.hpp"
-#include "cpu/batch_walk.hpp"
 #include "cpu/geometry.hpp"
+#include "cpu/joint_pass.hpp"
 #include "cpu/kernels/kernels.hpp"
 #include "cpu/parallel.hpp"
 #include "cpu/phases.hpp"
@@ -25,9 +25,9 @@ public:
     [[nodiscard]] std::string describe() const;
     [[nodiscard]] work_list work() const;
     void execute(const conv::buffers &data, char *workspace, const executor &threads) const;
-    /// Tasks go through the batch in order; walk() starts an execution.
-    [[nodiscard]] bool walks_batch() const { return p_.groups == 1; }
-    [[nodiscard]] batch_walk walk(
+    [[nodiscard]] bool joins() const;
+    [[nodiscard]] sum_cut sums() const { return {tiles_all_, parts_, tasks_ / parts_}; }
+    [[nodiscard]] sum_walk start(
         const conv::buffers &data, char *workspace, const executor &threads) const;
 
 private:
@@ -91,9 +91,10 @@ private:
 
     /// Calls body(task, first) for each tile of a task.
     template <typename Body>
-    void for_each_tile(dim index, Body &&body) const;
+    void for_each_tile(dim index, dim first, dim last, Body &&body) const;
     [[nodiscard]] task_cost cost_of(const task &t) const;
-    void run_task(const conv::buffers &data, scratch &s, float *partials, dim index) const;
+    void run_tiles(const conv::buffers &data, scratch &s, float *partials, dim index, dim first,
+        dim last) const;
     void clear_slack(const scratch &s) const;
     void run_tile(const conv::buffers &data, scratch &s, const task &t, bool first) const;
     [[nodiscard]] bool reads_input(const side &s, const task &t) const;

@@ -60,13 +60,13 @@ step make_step(stage s, compiled_partition::impl &owner) {
     return made;
 }
 
-/// Lets the two steps of a joint gradient go side by side, if they can and memory allows.
+/// Lets the two steps of a joint gradient go together, if that is faster and memory allows.
 void join_steps(compiled_partition::impl &made) {
     if (made.steps.size() != 2) return;
     std::size_t bytes = 0;
     for (const step &s : made.steps) {
-        const std::size_t own = s.plan == nullptr ? 0 : s.plan->walk_workspace();
-        if (own == 0) return;
+        const std::size_t own = s.plan == nullptr ? 0 : s.plan->joint_workspace();
+        if (own == 0 || !s.plan->worth_joining()) return;
         bytes += (own + 63) / 64 * 64;
     }
     if (bytes > made.limits.workspace) return;

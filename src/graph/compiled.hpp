@@ -43,7 +43,7 @@ struct compiled_partition::impl {
     conv::plan_limits limits;
     math_mode math = math_mode::accurate;
     std::size_t workspace = 0;
-    /// Both gradients go through the batch side by side, so that diff_dst is read from memory once.
+    /// Both gradients go through the batch together, so that diff_dst is read from memory once.
     bool joined = false;
 
     void execute(const stream &on, std::span<const tensor> ins, std::span<const tensor> outs,

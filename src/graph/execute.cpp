@@ -199,15 +199,15 @@ void compiled_partition::impl::execute(const stream &on, std::span<const tensor>
     const cpu::executor threads = on.get_engine().get().threads_up_to(limits.threads);
     if (joined) {
         std::array<conv::buffers, most_steps> memory;
-        std::vector<cpu::batch_walk> walks;
+        cpu::joint_pass pass;
         char *at = static_cast<char *>(use_given ? user_workspace : own.data());
         for (std::size_t i = 0; i < steps.size(); ++i) {
             const step_arguments given(steps[i], ins, outs);
             memory[i] = bind_memory(steps[i].attrs, given.view());
-            steps[i].plan->start_walks(memory[i], at, threads, walks);
-            at += (steps[i].plan->walk_workspace() + 63) / 64 * 64;
+            steps[i].plan->start(memory[i], at, threads, pass);
+            at += (steps[i].plan->joint_workspace() + 63) / 64 * 64;
         }
-        cpu::run_walks(walks, threads);
+        cpu::run_joint(pass, threads);
         return;
     }
     for (std::size_t i = 0; i < steps.size(); ++i) {

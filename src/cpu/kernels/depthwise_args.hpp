@@ -112,6 +112,15 @@ struct plane_store_args {
     bool accumulate, relu;
 };
 
+/// sums[channel] = Σ in[…] over positions, in order where channels lie side by side.
+struct position_sums_args {
+    const char *in;
+    data_type type;
+    dim channel, position;  // bytes from one to the next
+    dim channels, positions;
+    float *sums;
+};
+
 /// Where element i of a pair lies among its 2·lanes floats.
 inline dim depthwise_slot(data_type type, int lanes, dim i) {
     return type == data_type::bf16 ? i % 2 * lanes + i / 2 : i;

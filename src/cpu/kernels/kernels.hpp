@@ -179,6 +179,7 @@ struct kernel_set {
     /// False if a value is not finite.
     bool (*widen_rows)(const plane_rows_args &args);
     void (*narrow_rows)(const plane_store_args &args);
+    void (*sum_positions)(const position_sums_args &args);
 };
 
 /// The kernels of one instruction set for one element type, best format first; null if this build
@@ -198,6 +199,9 @@ bool widen_rows_avx512(const plane_rows_args &args);
 void narrow_rows_portable(const plane_store_args &args);
 void narrow_rows_avx2(const plane_store_args &args);
 void narrow_rows_avx512(const plane_store_args &args);
+void sum_positions_portable(const position_sums_args &args);
+void sum_positions_avx2(const position_sums_args &args);
+void sum_positions_avx512(const position_sums_args &args);
 const kernel_set *fma_portable();
 const kernel_set *fma_avx2();
 const kernel_set *fma_avx512();

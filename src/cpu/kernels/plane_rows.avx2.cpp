@@ -26,5 +26,8 @@ bool widen_rows_avx2(const plane_rows_args &args) {
 void narrow_rows_avx2(const plane_store_args &args) {
     narrow_rows(args);
 }
+void sum_positions_avx2(const position_sums_args &args) {
+    sum_positions(args);
+}
 
 }  // namespace convgrad::cpu

@@ -28,5 +28,8 @@ bool widen_rows_avx512(const plane_rows_args &args) {
 void narrow_rows_avx512(const plane_store_args &args) {
     narrow_rows(args);
 }
+void sum_positions_avx512(const position_sums_args &args) {
+    sum_positions(args);
+}
 
 }  // namespace convgrad::cpu

@@ -24,5 +24,8 @@ bool widen_rows_portable(const plane_rows_args &args) {
 void narrow_rows_portable(const plane_store_args &args) {
     narrow_rows(args);
 }
+void sum_positions_portable(const position_sums_args &args) {
+    sum_positions(args);
+}
 
 }  // namespace convgrad::cpu

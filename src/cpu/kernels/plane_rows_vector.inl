@@ -147,3 +147,71 @@ void narrow_rows(const plane_store_args &p) {
     if (p.type == data_type::bf16) narrow_rows_of<bf16_element>(p);
     if (p.type == data_type::f16) narrow_rows_of<f16_element>(p);
 }
+
+/// Channels side by side: up to four vectors of them.
+template <typename E, int Vectors>
+void sum_channels(const position_sums_args &p, dim first, dim n) {
+    V::vec sums[Vectors];
+    for (V::vec &sum : sums) sum = V::zero();
+    const dim rest = n - (Vectors - 1) * V::lanes;
+    const char *row = p.in + first * p.channel;
+    for (dim x = 0; x < p.positions; ++x, row += p.position) {
+        const auto *in = reinterpret_cast<const typename E::type *>(row);
+        for (int v = 0; v + 1 < Vectors; ++v)
+            sums[v] = V::add(sums[v], V::load_as<E>(in + v * V::lanes));
+        const auto *last = in + (Vectors - 1) * V::lanes;
+        sums[Vectors - 1] = V::add(sums[Vectors - 1],
+            rest == V::lanes ? V::load_as<E>(last) : V::load_as_n<E>(last, rest));
+    }
+    auto *out = reinterpret_cast<char *>(p.sums + first);
+    for (int v = 0; v + 1 < Vectors; ++v) V::store(out + 4 * v * V::lanes, sums[v]);
+    V::store_n(out + 4 * (Vectors - 1) * V::lanes, sums[Vectors - 1], rest);
+}
+
+/// Positions side by side: lanes are added at the end.
+template <typename E>
+float sum_row(const typename E::type *in, dim count) {
+    V::vec sums[4] = {V::zero(), V::zero(), V::zero(), V::zero()};
+    dim x = 0;
+    for (; x + 4 * V::lanes <= count; x += 4 * V::lanes)
+        for (int v = 0; v < 4; ++v) sums[v] = V::add(sums[v], V::load_as<E>(in + x + v * V::lanes));
+    for (; x + V::lanes <= count; x += V::lanes) sums[0] = V::add(sums[0], V::load_as<E>(in + x));
+    if (x < count) sums[1] = V::add(sums[1], V::load_as_n<E>(in + x, count - x));
+    return V::sum(V::add(V::add(sums[0], sums[1]), V::add(sums[2], sums[3])));
+}
+
+template <typename E>
+void sum_positions_of(const position_sums_args &p) {
+    constexpr dim size = sizeof(typename E::type);
+    if (p.channel == size) {
+        for (dim c = 0; c < p.channels; c += 4 * V::lanes) {
+            const dim n = p.channels - c < 4 * V::lanes ? p.channels - c : 4 * V::lanes;
+            if (n > 3 * V::lanes)
+                sum_channels<E, 4>(p, c, n);
+            else if (n > 2 * V::lanes)
+                sum_channels<E, 3>(p, c, n);
+            else if (n > V::lanes)
+                sum_channels<E, 2>(p, c, n);
+            else
+                sum_channels<E, 1>(p, c, n);
+        }
+        return;
+    }
+    for (dim c = 0; c < p.channels; ++c) {
+        const char *in = p.in + c * p.channel;
+        if (p.position == size) {
+            p.sums[c] = sum_row<E>(reinterpret_cast<const typename E::type *>(in), p.positions);
+            continue;
+        }
+        float sum = 0;
+        for (dim x = 0; x < p.positions; ++x)
+            sum += E::to_float(*reinterpret_cast<const typename E::type *>(in + x * p.position));
+        p.sums[c] = sum;
+    }
+}
+
+void sum_positions(const position_sums_args &p) {
+    if (p.type == data_type::bf16) return sum_positions_of<bf16_element>(p);
+    if (p.type == data_type::f16) return sum_positions_of<f16_element>(p);
+    return sum_positions_of<f32_element>(p);
+}

@@ -191,7 +191,7 @@ constexpr kernel_set make_set(format_limits limits) {
     return {isa::amx_bf16, operand_format::amx, 16, 2, {0, 32, 32, 0, 0}, 32, 64, 64 * P, P, limits,
         enter, leave, product<Parts>, pack_channels<E, P>, nullptr, nullptr, pack_weights<E, P>,
         pack_positions<E, P>, pack_rows<E, P>, store, transpose_elements, nullptr, {}, nullptr,
-        nullptr, nullptr, nullptr};
+        nullptr, nullptr, nullptr, nullptr};
 }
 
 }  // namespace

@@ -27,7 +27,7 @@ const kernel_set *fma_avx2() {
         nullptr, nullptr, product, pack_channels, pack_pixels, scan, pack_weights, pack_positions,
         nullptr, store, transpose_elements, dot,
         {0, V::max_dot[1], V::max_dot[2], V::max_dot[3], V::max_dot[4]}, depthwise_avx2,
-        depthwise_gradient_avx2, widen_rows_avx2, narrow_rows_avx2};
+        depthwise_gradient_avx2, widen_rows_avx2, narrow_rows_avx2, sum_positions_avx2};
     return &set;
 }
 

@@ -31,7 +31,7 @@ const kernel_set *fma_avx512() {
         nullptr, nullptr, product, pack_channels, pack_pixels, scan, pack_weights, pack_positions,
         nullptr, store, transpose_elements, dot,
         {0, V::max_dot[1], V::max_dot[2], V::max_dot[3], V::max_dot[4]}, depthwise_avx512,
-        depthwise_gradient_avx512, widen_rows_avx512, narrow_rows_avx512};
+        depthwise_gradient_avx512, widen_rows_avx512, narrow_rows_avx512, sum_positions_avx512};
     return &set;
 }
 
