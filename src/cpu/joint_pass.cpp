@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "cpu/prefetch.hpp"
 #include "cpu/tasks.hpp"
 #include "cpu/work_cut.hpp"
 
@@ -11,18 +12,15 @@ namespace {
 /// Of all tensors, in a piece: what the data gradient read stays in L2 for the weights gradient.
 constexpr double piece_bytes = 256 << 10;
 
-constexpr dim line = 64;
-
 /// Asks for `count` runs of `bytes` bytes, `stride` bytes apart.
 void expect_runs(const char *from, dim bytes, dim stride, dim count, bool write) {
     if (bytes == stride) bytes = stride = bytes * count, count = 1;
-    for (dim x = 0; x < count; ++x, from += stride)
-        for (dim at = 0; at < bytes; at += line) {
-            if (write)  // without effect on processors that do not have it
-                __asm__ volatile("prefetchw %0" : : "m"(from[at]));
-            else
-                __builtin_prefetch(from + at, 0, 2);
-        }
+    for (dim x = 0; x < count; ++x, from += stride) {
+        if (write)
+            expect_write(from, bytes);
+        else
+            expect_read(from, bytes);
+    }
 }
 
 /// A piece of the pass: some units of one task.
