@@ -343,11 +343,24 @@ void folded_weights::write_out(
                     std::copy_n(c, columns, sum);
                     for (dim part = 1; part < parts_; ++part)
                         for (dim o = 0; o < columns; ++o) sum[o] += c[part * partial_floats() + o];
+                    const dim at =
+                        offset + kw.k * p_.weights.k[2] + i * p_.weights.i + first * p_.weights.o;
+                    if (!p_.accumulate) {
+                        store_args args{};
+                        args.c = sum;
+                        args.c_xs = 1;
+                        args.channels = 1;
+                        args.count = columns;
+                        args.out = static_cast<char *>(data.weights)
+                                   + static_cast<dim>(size_of(p_.out_type)) * at;
+                        args.type = p_.out_type;
+                        args.xs = p_.weights.o;
+                        kernels_.store(args);
+                        continue;
+                    }
                     for (dim o = 0; o < columns; ++o)
-                        store_rounded(data.weights, p_.out_type,
-                            offset + kw.k * p_.weights.k[2] + i * p_.weights.i
-                                + (first + o) * p_.weights.o,
-                            static_cast<double>(sum[o]), p_.accumulate);
+                        store_rounded(data.weights, p_.out_type, at + o * p_.weights.o,
+                            static_cast<double>(sum[o]), true);
                 }
     });
 }

@@ -42,6 +42,12 @@ struct F {
         const __mmask16 m = V::first(width);
         return seen(join(p, m, n > 1 ? p + cs : p, n > 1 ? m : __mmask16{0}, xs), w);
     }
+    template <typename E>
+    static V::vec units_between(
+        const std::uint16_t *p, dim xs, dim cs, dim n, dim lo, dim hi, watch &w) {
+        const __mmask16 m = V::lanes_of(lo, hi);
+        return seen(join(p, m, n > 1 ? p + cs : p, n > 1 ? m : __mmask16{0}, xs), w);
+    }
     static std::uint32_t pair(std::uint16_t low, std::uint16_t high, watch &w) {
         const std::uint32_t both = static_cast<std::uint32_t>(high) << 16 | low;
         w.add(_mm512_castsi512_ps(_mm512_set1_epi32(static_cast<int>(both))));

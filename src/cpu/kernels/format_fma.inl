@@ -26,6 +26,13 @@ struct F {
         return v;
     }
     template <typename E>
+    static V::vec units_between(
+        const typename E::type *p, dim xs, dim, dim, dim lo, dim hi, V::watch &watch) {
+        const V::vec v = V::load_between<E>(p, xs, lo, hi);
+        watch.add(v);
+        return v;
+    }
+    template <typename E>
     static std::uint32_t unit(const typename E::type *p, dim, dim, V::watch &watch) {
         const float v = E::to_float(*p);
         watch.add_one(v);

@@ -17,6 +17,8 @@
 //                                           units of `lanes` positions xs apart: unit x holds
 //                                           p[x·xs], p[x·xs + cs], …; n ≤ k_per_unit channels and w
 //                                           positions exist
+//   F::units_between<E>(p, xs, cs, n, lo, hi, watch)
+//                                           the same of positions [lo, hi), others are zero
 //   F::unit<E>(p, cs, n, watch)             one unit of n elements cs apart, as 32 bits
 //   F::positions_at<E>(p, p2, c, n, watch)  `lanes` columns from channel c on of position p (and of
 //                                           its pair p2); null: zeros; n channels exist
@@ -68,6 +70,11 @@ void channel_rows(const pack_args &p, dim k_pitch, F::watch &seen) {
         char *out = p.out + c / F::k_per_unit * k_pitch;
         const auto *row = in + c * p.cs;
         const dim n = smaller(F::k_per_unit, p.channels - c);
+        if (p.count <= V::lanes) {
+            V::store_n(
+                out, F::template units_between<E>(row, p.xs, p.cs, n, p.lo, p.hi, watch), p.count);
+            continue;
+        }
         zero_row(out, p.lo);
         dim x = p.lo;
         for (; x + V::lanes <= p.hi; x += V::lanes)
