@@ -281,6 +281,9 @@ std::string refuse(const algorithm &a, const problem &p, const plan_limits &limi
         return cpu::refuse_folded_weights(simplify(p), asked);
     }
     if (a.form == shape::pointwise) {
+        // Narrow vectors leave less of the last one empty, but are no reason to go without wide
+        // ones.
+        if (!asked && a.set < best_fma(limits.max_isa)->set) return "wider vectors are there";
         std::string reason = cpu::refuse_pointwise(simplify(p), *kernels, limits.workspace, asked);
         return reason.empty() && !asked ? refuse_by_speed(a, p, limits) : reason;
     }
