@@ -341,6 +341,42 @@ TEST(allocation_failure_of, joint_gradients) {
     }
 }
 
+// Tensors beyond caches: one pass for both gradients and the bias gradient.
+TEST(allocation_failure_of, joint_passes) {
+    for (const std::string_view format : {"NXC", "NCX"})
+        for (const int threads : {1, 3}) {
+            const engine on(engine_options{.threads = threads});
+            const bool last = format == "NXC";
+            const dims shape = last ? dims{8, 56, 56, 64} : dims{8, 64, 56, 56};
+            const dims filter = last ? dims{3, 3, 1, 64} : dims{64, 1, 3, 3};
+            const buffer src(shape, 1), diff_dst(shape, 2), weights(filter, 3);
+            const attributes attrs{.pads_begin = {1, 1},
+                .pads_end = {1, 1},
+                .groups = 64,
+                .data_format = format,
+                .weights_format = last ? "XIO" : "OIX"};
+            const compiled_partition c = compile_backward(op_kind::convolution,
+                {src.described(0), diff_dst.described(1), weights.described(2)},
+                {src.described(3), weights.described(4), f32(5, {64})}, attrs, {.on = &on});
+            const std::vector<tensor> ins = {src.view(), diff_dst.view(), weights.view()};
+            struct state {
+                buffer diff_src, diff_weights, diff_bias;
+                std::vector<tensor> outs = {diff_src.view(), diff_weights.view(), diff_bias.view()};
+            };
+            const auto prepare = [&] { return state{buffer(shape), buffer(filter), buffer({64})}; };
+            const auto run = [&](state &s) { c.execute(stream(on), ins, s.outs); };
+            state first = prepare();
+            run(first);
+            EXPECT_GT(fail_each(prepare, run,
+                          [&](state &s) {
+                              return s.diff_src.values() == first.diff_src.values()
+                                     && s.diff_weights.values() == first.diff_weights.values()
+                                     && s.diff_bias.values() == first.diff_bias.values();
+                          }),
+                3);
+        }
+}
+
 // Large workspaces come straight from the kernel.
 TEST(allocation_failure_of, large_workspaces) {
     const engine on(engine_options{.threads = 4});
