@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <memory>
 
 #include "cpu/element.hpp"
 #include "cpu/prefetch.hpp"
@@ -132,22 +133,40 @@ work_list pointwise_data::work() const {
 
 void pointwise_data::execute(
     const conv::buffers &data, char *workspace, const executor &threads) const {
-    std::vector<scratch> workers(static_cast<std::size_t>(workers_));
-    for (std::size_t w = 0; w < workers.size(); ++w) {
-        scratch &s = workers[w];
+    const data_walk all = start(data, workspace, threads);
+    for_each_task(threads.limited(workers_), tasks_, [&](int worker, dim index) {
+        const dim unit = index % all.units, group = index / all.units;
+        all.run(worker, {unit, unit + 1, group, group + 1});
+    });
+}
+
+data_walk pointwise_data::start(
+    const conv::buffers &data, char *workspace, const executor & /*threads*/) const {
+    // They change with every task: what a worker holds serves its next one.
+    const auto workers = std::make_shared<std::vector<scratch>>(static_cast<std::size_t>(workers_));
+    for (std::size_t w = 0; w < workers->size(); ++w) {
+        scratch &s = (*workers)[w];
         s.weights = floats(workspace + w * bytes_);
         s.in = s.weights + round_up_to(roles_.in_c * roles_.out_c, 16);
         s.c = s.in + roles_.in_c * step();
         s.bias = s.c + kernels_.max_m[vectors] * step();
     }
-    for_each_task(threads.limited(workers_), tasks_, [&](int worker, dim index) {
-        task t = make_task(data, index);
-        t.in = static_cast<const float *>(roles_.input(data)) + t.n * roles_.in.n
-               + t.group * roles_.in_c * roles_.in.c + t.x0;
-        t.out = static_cast<float *>(roles_.output(data)) + t.n * roles_.out.n
-                + t.group * roles_.out_c * roles_.out.c + t.x0;
-        run_task(workers[static_cast<std::size_t>(worker)], t);
-    });
+    const dim units = tasks_ / std::max<dim>(p_.groups, 1);
+    return {units, p_.groups, workers_,
+        [this, &data, workers, units](int worker, const walk_piece &piece) {
+            for (dim group = piece.first_block; group < piece.last_block; ++group)
+                for (dim unit = piece.first; unit < piece.last; ++unit)
+                    start_task((*workers)[static_cast<std::size_t>(worker)], data,
+                        make_task(data, group * units + unit));
+        }};
+}
+
+void pointwise_data::start_task(scratch &s, const conv::buffers &data, task t) const {
+    t.in = static_cast<const float *>(roles_.input(data)) + t.n * roles_.in.n
+           + t.group * roles_.in_c * roles_.in.c + t.x0;
+    t.out = static_cast<float *>(roles_.output(data)) + t.n * roles_.out.n
+            + t.group * roles_.out_c * roles_.out.c + t.x0;
+    run_task(s, t);
 }
 
 void pointwise_data::run_task(scratch &s, const task &t) const {

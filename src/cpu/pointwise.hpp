@@ -5,6 +5,7 @@
 #include <string>
 
 #include "conv/problem.hpp"
+#include "cpu/joint_pass.hpp"
 #include "cpu/kernels/kernels.hpp"
 #include "cpu/parallel.hpp"
 #include "cpu/phases.hpp"
@@ -27,6 +28,9 @@ public:
     [[nodiscard]] std::string describe() const;
     [[nodiscard]] work_list work() const;
     void execute(const conv::buffers &data, char *workspace, const executor &threads) const;
+    [[nodiscard]] bool joins() const { return tasks_ > 0; }
+    [[nodiscard]] data_walk start(
+        const conv::buffers &data, char *workspace, const executor &threads) const;
 
 private:
     struct scratch;
@@ -37,6 +41,7 @@ private:
 
     [[nodiscard]] dim step() const;  // positions of one product
     [[nodiscard]] task make_task(const conv::buffers &data, dim index) const;
+    void start_task(scratch &s, const conv::buffers &data, task t) const;
     void run_task(scratch &s, const task &t) const;
     void pack_weights(const scratch &s, const task &t) const;
     void expect_next(const task &t, const channel_block &rows, dim x) const;

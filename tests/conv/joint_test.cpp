@@ -216,6 +216,7 @@ TEST(joint, dense_and_grouped) {
     const shape shapes[] = {{4, 1, 24, 40, {none, none, make_axis(150, 1, 1, 1, 0, 0)}},
         {6, 1, 20, 36, {none, make_axis(12, 1, 1, 1, 0, 0), make_axis(12, 1, 1, 1, 0, 0)}},
         {6, 1, 64, 32, {none, make_axis(10, 1, 2, 1, 0, 0), make_axis(10, 1, 2, 1, 0, 0)}},
+        {3, 1, 24, 48, {none, make_axis(40, 1, 1, 1, 0, 0), make_axis(40, 1, 1, 1, 0, 0)}},
         {4, 3, 20, 24, {none, make_axis(10, 1, 1, 1, 0, 0), make_axis(9, 1, 1, 1, 0, 0)}},
         {3, 2, 18, 17, {none, make_axis(10, 3, 1, 1, 1, 1), make_axis(9, 3, 1, 1, 1, 1)}},
         {3, 8, 4, 4, {none, make_axis(10, 3, 1, 1, 1, 1), make_axis(9, 3, 1, 1, 1, 1)}},
@@ -224,6 +225,7 @@ TEST(joint, dense_and_grouped) {
     tally joined;
     for (const shape &s : shapes) expect_same(s, false, joined);
     EXPECT_GT(joined["tiled.fma"], 100);
+    EXPECT_GT(joined["pointwise.fma"], 0);
 }
 
 // Less memory means other parts, or one after the other; never other bits than with the same limit.
