@@ -2,7 +2,8 @@
 // blocks is in tiled_weights_plan.cpp.
 //
 // The batch and the output positions are cut into tiles, and the tiles into parts_ runs, by the
-// problem alone. For each task (a part × a block of rows × a block of columns of the gradient):
+// problem alone. For each task (a part × a block of rows × a block of columns of the gradient; more
+// threads have smaller blocks):
 //   for each tile of the part:
 //     both operands are packed with positions as k, padding as zeros             pack
 //     C[tap][row][column] += Σ_positions rows(position) · columns(position)      multiply
@@ -21,6 +22,7 @@ struct tiled_weights::task : tile_place {
     float *partial;
     dim part, group;
     dim first_row, rows, first_column, columns;  // channels within the group
+    dim first_tap, last_tap;
     dim n;
 };
 
@@ -162,7 +164,8 @@ work_list tiled_weights::work() const {
 
 task_cost tiled_weights::cost_of(const task &t) const {
     double pairs =
-        static_cast<double>(t.length[2]) * static_cast<double>(walk_[2].phases[0].taps.size());
+        static_cast<double>(t.last_tap - t.first_tap) / static_cast<double>(tap_patch_.size());
+    pairs *= static_cast<double>(t.length[2]) * static_cast<double>(walk_[2].phases[0].taps.size());
     for (int a = 0; a < 2; ++a)
         pairs *= inside_pairs(walk_[a], walk_[a].phases[0], t.t0[a], t.length[a]);
     dim src = 0;
@@ -189,6 +192,10 @@ void tiled_weights::run_tiles(const conv::buffers &data, scratch &s, float *part
 template <typename Body>
 void tiled_weights::for_each_tile(dim index, dim first, dim last, Body &&body) const {
     task t{};
+    const dim taps = static_cast<dim>(tap_patch_.size()), tap_block = index % tap_blocks_;
+    t.first_tap = taps * tap_block / tap_blocks_;
+    t.last_tap = taps * (tap_block + 1) / tap_blocks_;
+    index /= tap_blocks_;
     t.first_row = index % rows_.blocks * rows_.block;
     t.rows = std::min(rows_.block, rows_.channels - t.first_row);
     index /= rows_.blocks;
@@ -218,18 +225,36 @@ void tiled_weights::run_tile(
     const conv::buffers &data, scratch &s, const task &t, bool first) const {
     const value_range row_range = prepare(data, rows_, t, s.rows);
     const value_range column_range = prepare(data, columns_, t, s.columns);
-    if (exact_ && !kernels_.limits.allow(row_range, column_range)) {
+    // A padded position of src must contribute nothing, but 0 · ∞ is NaN.
+    const value_range &dst_range = rows_.is_src ? column_range : row_range;
+    const bool careful = dst_range.nonfinite && t.padded,
+               held = !exact_ || kernels_.limits.allow(row_range, column_range);
+    if ((careful || !held) && (t.rows > rows_.unit || t.columns > columns_.unit)) {
+        run_units(data, s, t, first);
+    } else if (!held) {
         scratch other{s.exact, s.exact + exact_->packed_bytes(exact_->rows_),
             s.exact + exact_->packed_bytes(exact_->rows_) + exact_->packed_bytes(exact_->columns_)};
         exact_->run_tile(data, other, t, first);
-        return;
-    }
-    // A padded position of src must contribute nothing, but 0 · ∞ is NaN.
-    const value_range &dst_range = rows_.is_src ? column_range : row_range;
-    if (dst_range.nonfinite && t.padded)
+    } else if (careful) {
         multiply_careful(data, t, first);
-    else
+    } else {
         multiply(data, s, t, first);
+    }
+}
+
+/// Values that the format cannot hold: each unit of the block decides for itself, so that how many
+/// there are in a block, which threads decide, does not show in the result.
+void tiled_weights::run_units(
+    const conv::buffers &data, scratch &s, const task &t, bool first) const {
+    task unit = t;
+    for (dim row = 0; row < t.rows; row += rows_.unit)
+        for (dim column = 0; column < t.columns; column += columns_.unit) {
+            unit.first_row = t.first_row + row;
+            unit.rows = std::min(rows_.unit, t.rows - row);
+            unit.first_column = t.first_column + column;
+            unit.columns = std::min(columns_.unit, t.columns - column);
+            run_tile(data, s, unit, first);
+        }
 }
 
 /// Whether the product reads this side from the tensor itself.
@@ -416,7 +441,8 @@ void tiled_weights::multiply(
         for (dim j = 0; j * panel_width() < t.columns; ++j) {
             const int vectors = static_cast<int>(
                 std::min<dim>(vectors_, div_up(t.columns - j * panel_width(), kernels_.lanes)));
-            for (std::size_t tap = 0; tap < tap_patch_.size(); ++tap) {
+            for (auto tap = static_cast<std::size_t>(t.first_tap);
+                 tap < static_cast<std::size_t>(t.last_tap); ++tap) {
                 // Rows of src that lie in the padding would add zeros.
                 const axis_tap &tap_d = kd[tap / widths / kh.size()],
                                &tap_h = kh[tap / widths % kh.size()];
@@ -448,7 +474,7 @@ void tiled_weights::multiply_careful(const conv::buffers &data, const task &t, b
     for (const axis_tap &kd : walk_[0].phases[0].taps)
         for (const axis_tap &kh : walk_[1].phases[0].taps)
             for (const axis_tap &kw : walk_[2].phases[0].taps) {
-                ++tap;
+                if (++tap < t.first_tap || tap >= t.last_tap) continue;
                 const axis_tap *taps[3] = {&kd, &kh, &kw};
                 for (dim i = t.first_row; i < t.first_row + t.rows; ++i)
                     for (dim j = t.first_column; j < t.first_column + t.columns; ++j) {

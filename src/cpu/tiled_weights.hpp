@@ -2,6 +2,7 @@
 // parts of the batch and space, and the parts added in a fixed order.
 #pragma once
 
+#include <algorithm>
 #include <memory>
 #include <string>
 #include <vector>
@@ -36,6 +37,7 @@ private:
         dim channels;  // per group
         dim block;     // channels of one task
         dim blocks;
+        dim unit;  // channels that decide together whether the format can hold them
         conv::data_strides strides;
         bool is_src;
         bool as_stored;  // the tensor itself can serve as the packed operand
@@ -62,13 +64,19 @@ private:
     void choose_writing();
     void choose_cut();
     struct cut;
-    void set_cut(const cut &c);
-    void try_cuts(cut &best, int threads, int vectors, dim most_split);
+    void set_blocks(dim rows, dim columns);
+    [[nodiscard]] dim block_of(const side &s, dim blocks) const;
+    double share_of_units(cut &c, int threads);
+    void try_cuts(cut &best, int threads, int vectors);
+    void bundle_units(int threads);
     void choose_tile(dim bytes);
     [[nodiscard]] double skew() const;
     [[nodiscard]] double cut_seconds() const;
     [[nodiscard]] dim count_tasks() const {
-        return parts_ * p_.groups * rows_.blocks * columns_.blocks;
+        return parts_ * p_.groups * rows_.blocks * columns_.blocks * tap_blocks_;
+    }
+    [[nodiscard]] dim most_tap_blocks() const {
+        return std::min<dim>(static_cast<dim>(taps_.kept.size()), most_cut_threads);
     }
     void settle_tile();
 
@@ -97,6 +105,7 @@ private:
         dim last) const;
     void clear_slack(const scratch &s) const;
     void run_tile(const conv::buffers &data, scratch &s, const task &t, bool first) const;
+    void run_units(const conv::buffers &data, scratch &s, const task &t, bool first) const;
     [[nodiscard]] bool reads_input(const side &s, const task &t) const;
     value_range prepare(const conv::buffers &data, const side &s, const task &t, char *out) const;
     [[nodiscard]] const char *first_element(
@@ -124,6 +133,9 @@ private:
     axis_patch patch_[3];
     dim tile_[3] = {1, 1, 1}, tiles_[3] = {1, 1, 1};
     side rows_{}, columns_{};  // broadcast and vector operand
+    struct {
+        dim rows, columns;
+    } largest_{};  // block that the tiles were chosen for
     int vectors_ = 1;
     bool by_rows_ = false;  // see order
     dim c_rows_ = 0;        // rows of C per tap
@@ -133,7 +145,7 @@ private:
     /// columns.
     std::vector<dim> tap_input_, tap_rows_, tap_columns_;
     bool taps_inside_ = false;  // the taps of a filter lie side by side, and all are computed
-    dim parts_ = 1, tiles_all_ = 0;
+    dim parts_ = 1, tiles_all_ = 0, tap_blocks_ = 1;
     dim out_rows_ = 16;  // written at a time: all their taps stay in L1 meanwhile
     dim tasks_ = 0;
     int workers_ = 1;

@@ -47,29 +47,33 @@ tiled_weights::tiled_weights(const conv::problem &p, const kernel_set &kernels,
     choose_cut();
     settle_tile();
     if (exact != nullptr) exact_.reset(new tiled_weights(*this, *exact));
+    const auto fixed = [this] { return static_cast<std::size_t>(4 * parts_ * partial_floats()); };
     // A smaller workspace: fewer parts, narrower blocks, smaller tiles.
-    while (parts_ > 1
-           && static_cast<std::size_t>(4 * parts_ * partial_floats()) + scratch_bytes()
-                  > workspace_limit)
-        --parts_;
+    while (parts_ > 1 && fixed() + scratch_bytes() > workspace_limit) --parts_;
     dim target = tile_target;
-    while (static_cast<std::size_t>(4 * parts_ * partial_floats()) + scratch_bytes()
-           > workspace_limit) {
+    while (fixed() + scratch_bytes() > workspace_limit) {
         if (target <= 4096 && rows_.block <= kernels_.lanes && columns_.block <= panel_width())
             break;
-        rows_.block = std::max<dim>(kernels_.lanes, round_up_to(rows_.block / 2, kernels_.lanes));
-        columns_.block = std::max(panel_width(), round_up_to(columns_.block / 2, panel_width()));
-        rows_.blocks = div_up(rows_.channels, rows_.block);
-        columns_.blocks = div_up(columns_.channels, columns_.block);
+        set_blocks(std::max<dim>(kernels_.lanes, round_up_to(rows_.block / 2, kernels_.lanes)),
+            std::max(panel_width(), round_up_to(columns_.block / 2, panel_width())));
+        rows_.unit = rows_.block;
+        columns_.unit = columns_.block;
         choose_tile(target = std::max<dim>(target / 2, 4096));
         settle_tile();
         if (exact != nullptr) exact_.reset(new tiled_weights(*this, *exact));
     }
+    check_workspace("weights gradient", fixed() + scratch_bytes(), workspace_limit);
+    bundle_units(std::min(threads, cut_threads(p_, kernels_)));
+    settle_tile();
+    if (exact != nullptr) exact_.reset(new tiled_weights(*this, *exact));
+    if (fixed() + scratch_bytes() > workspace_limit) {
+        set_blocks(rows_.unit, columns_.unit);  // which fit
+        settle_tile();
+        if (exact != nullptr) exact_.reset(new tiled_weights(*this, *exact));
+    }
     tasks_ = count_tasks();
-    const std::size_t fixed = static_cast<std::size_t>(4 * parts_ * partial_floats());
-    check_workspace("weights gradient", fixed + scratch_bytes(), workspace_limit);
     workers_ = static_cast<int>(std::min<dim>({std::max(threads, 1), tasks_,
-        static_cast<dim>((workspace_limit - fixed) / scratch_bytes())}));
+        static_cast<dim>((workspace_limit - fixed()) / scratch_bytes())}));
 }
 
 tiled_weights::tiled_weights(const tiled_weights &like, const kernel_set &kernels)
@@ -89,16 +93,16 @@ tiled_weights::tiled_weights(const tiled_weights &like, const kernel_set &kernel
 void tiled_weights::choose_orientation() {
     int v_src_rows = 1, v_dst_rows = 1;
     if (amx()) {  // the operand that taps shift must be B, whose rows are positions
-        rows_ = {p_.oc, p_.oc, 1, p_.dst, false, false};
-        columns_ = {p_.ic, p_.ic, 1, p_.src, true, false};
+        rows_ = {p_.oc, p_.oc, 1, p_.oc, p_.dst, false, false};
+        columns_ = {p_.ic, p_.ic, 1, p_.ic, p_.src, true, false};
         vectors_ = static_cast<int>(std::min<dim>(2, div_up(p_.ic, 16)));
         c_rows_ = round_up_to(p_.oc, 16);
         return;
     }
     const bool src_rows = best_panel(kernels_, p_.ic, p_.oc, v_src_rows)
                           <= best_panel(kernels_, p_.oc, p_.ic, v_dst_rows);
-    const side src{p_.ic, p_.ic, 1, p_.src, true, false},
-        dst{p_.oc, p_.oc, 1, p_.dst, false, false};
+    const side src{p_.ic, p_.ic, 1, p_.ic, p_.src, true, false},
+        dst{p_.oc, p_.oc, 1, p_.oc, p_.dst, false, false};
     rows_ = src_rows ? src : dst;
     columns_ = src_rows ? dst : src;
     vectors_ = src_rows ? v_src_rows : v_dst_rows;
@@ -117,24 +121,16 @@ void tiled_weights::choose_paths() {
     }
 }
 
-/// One way to cut, and what it is worth.
-struct tiled_weights::cut {
-    dim row_blocks, column_blocks, parts, target;
-    int vectors;
-    double share = -1, seconds = 0;
-    double most_seconds = 0;  // of any cut; 0: not known yet
-};
+void tiled_weights::set_blocks(dim rows, dim columns) {
+    rows_.block = rows;
+    rows_.blocks = div_up(rows_.channels, rows);
+    columns_.block = columns;
+    columns_.blocks = div_up(columns_.channels, columns);
+}
 
-void tiled_weights::set_cut(const cut &c) {
-    const auto split = [](side &s, dim blocks, dim multiple) {
-        s.block = round_up_to(div_up(s.channels, blocks), multiple);
-        s.blocks = div_up(s.channels, s.block);
-    };
-    vectors_ = c.vectors;
-    split(rows_, c.row_blocks, kernels_.lanes);
-    split(columns_, c.column_blocks, panel_width());
-    parts_ = c.parts;
-    choose_tile(c.target);
+/// Channels of a side in `blocks` blocks of whole vectors, or whole panels.
+dim tiled_weights::block_of(const side &s, dim blocks) const {
+    return padded(s, div_up(s.channels, blocks));
 }
 
 /// Tiles that keep both packed operands within `bytes`; whole rows first, then planes.
@@ -150,19 +146,28 @@ void tiled_weights::choose_tile(dim bytes) {
 /// The largest task in terms of the mean: remainders of blocks, of tiles, and of tiles per part.
 double tiled_weights::skew() const {
     const auto ratio = [](dim a, dim b) { return static_cast<double>(a) / static_cast<double>(b); };
+    const auto blocks = [&](const side &s) {
+        return s.blocks == 1 ? 1
+                             : ratio(s.blocks * s.block, round_up_to(s.channels, kernels_.lanes));
+    };
     double tiles = 1;
     for (int a = 0; a < 3; ++a) tiles *= ratio(tile_[a] * tiles_[a], walk_[a].longest);
     const dim most = div_up(tiles_all_, parts_);
-    return ratio(rows_.blocks * rows_.block, rows_.channels) * ratio(most * parts_, tiles_all_)
-           * ratio(columns_.blocks * columns_.block, columns_.channels)
+    const dim taps = static_cast<dim>(taps_.kept.size());
+    return blocks(rows_) * blocks(columns_) * ratio(most * parts_, tiles_all_)
+           * ratio(div_up(taps, tap_blocks_) * tap_blocks_, taps)
            * (1 + (tiles - 1) / static_cast<double>(most));
 }
 
 /// Rough seconds of one thread.
 double tiled_weights::cut_seconds() const {
-    constexpr double read_bytes = 20e9, sum_bytes = 20e9, c_bytes = 100e9, start = 0.3e-6;
-    const double pack_bytes = kernels_.parts > 1 ? 6e9 : 16e9;  // splitting costs more than copying
+    constexpr double read_bytes = 20e9, sum_bytes = 20e9, start = 0.3e-6;
+    constexpr dim c_kept = 512 << 10;  // of a task; more does not stay in L2 from tile to tile
+    // Pairing and splitting cost more than copying.
+    const double pack_bytes = kernels_.format == operand_format::fma ? 32e9 : 6e9;
     const auto number = [](auto v) { return static_cast<double>(v); };
+    const dim c_task = 4 * static_cast<dim>(taps_.kept.size()) * rows_.block * columns_.block;
+    const double c_bytes = c_task / tap_blocks_ <= c_kept ? 100e9 : 60e9;
     double dst = number(p_.mb * p_.groups), src = dst;
     for (int a = 0; a < 3; ++a) {
         dst *= number(walk_[a].longest);
@@ -174,7 +179,7 @@ double tiled_weights::cut_seconds() const {
                * (1 / read_bytes + (s.as_stored ? 0 : 1 / pack_bytes));
     };
     const double copies =
-        number(size_of(p_.type))
+        number(size_of(p_.type)) * number(tap_blocks_)
         * (copied(rows_) * number(columns_.blocks) + copied(columns_) * number(rows_.blocks));
     const double floats = number(taps_.kept.size())
                           * number(p_.groups * padded(rows_, rows_.channels))
@@ -190,44 +195,115 @@ double tiled_weights::cut_seconds() const {
                             * steps * kernels_.lanes / nominal_speed(kernels_);
     return multiply + copies + number(parts_ - 1) * 8 * floats / sum_bytes
            + number(tiles_all_) * 8 * floats / c_bytes
-           + start * number(p_.groups * tiles_all_ * rows_.blocks * columns_.blocks);
+           + start * number(p_.groups * tiles_all_ * rows_.blocks * columns_.blocks * tap_blocks_);
 }
 
-/// Looks through blocks, tiles and parts for a better cut than `best`, with at most `most_split`
-/// times the blocks that cache sizes ask for along each side.
-void tiled_weights::try_cuts(cut &best, int threads, int vectors, dim most_split) {
+/// One way to cut, and what it is worth.
+struct tiled_weights::cut {
+    dim row_blocks = 1, column_blocks = 1;  // for one thread
+    dim target = tile_target;
+    dim row_units = 1, column_units = 1, parts = 1;
+    int vectors = 1;
+    double share = -1;
+    double cost = 0;          // of one thread, and a little of what units cost many
+    double most_seconds = 0;  // of one thread with any cut; 0: not known yet
+};
+
+/// The fewest units that `parts_` parts must have for a fair share, or as many as there can be.
+double tiled_weights::share_of_units(cut &c, int threads) {
+    const auto uneven = [this](const side &s, dim units) {
+        const double ratio =
+            static_cast<double>(block_of(s, units) * units) / static_cast<double>(s.channels);
+        return ratio * ratio * ratio;
+    };
+    double best = 0, best_mean = 0;
+    for (dim rows = c.row_blocks, columns = c.column_blocks;;) {
+        set_blocks(block_of(rows_, rows), block_of(columns_, columns));
+        double mean = 0;
+        const double share =
+            std::min(fair_enough, fair_share(count_tasks(), skew(), threads, &mean));
+        if (share > best || (share == best && mean > best_mean))
+            best = share, best_mean = mean, c.row_units = rows, c.column_units = columns;
+        const bool more_rows = 2 * rows * 2 * kernels_.lanes <= rows_.channels;
+        const bool more_columns = 2 * columns * panel_width() <= columns_.channels;
+        if (best >= fair_enough) return best;
+        if (!more_rows && !more_columns) break;
+        // The longer side of a unit is halved, which packs the least, unless that leaves rests.
+        const double by_rows = static_cast<double>(columns_.block) * uneven(rows_, 2 * rows),
+                     by_columns = static_cast<double>(rows_.block) * uneven(columns_, 2 * columns);
+        if (more_rows && (!more_columns || by_rows <= by_columns))
+            rows *= 2;
+        else
+            columns *= 2;
+    }
+    for (tap_blocks_ = 2; best < fair_enough && tap_blocks_ <= most_tap_blocks(); tap_blocks_ *= 2)
+        best = std::max(best, std::min(fair_enough, fair_share(count_tasks(), skew(), threads)));
+    tap_blocks_ = 1;
+    return best;
+}
+
+/// Looks through tiles, parts and units for a better cut than `best`.
+void tiled_weights::try_cuts(cut &best, int threads, int vectors) {
     vectors_ = vectors;
     const dim bytes = 4 * p_.groups * static_cast<dim>(taps_.kept.size())
                       * padded(rows_, rows_.channels) * padded(columns_, columns_.channels);
     const dim most_parts = std::max<dim>(1, partials_most / bytes);
-    const dim least_row = div_up(rows_.channels, block_channels);
-    const dim least_column = div_up(columns_.channels, block_channels);
-    const auto within = [&](dim least, dim blocks, dim channels, dim smallest) {
-        return blocks == least || (blocks <= least * most_split && channels >= blocks * smallest);
-    };
-    for (dim row = least_row; within(least_row, row, rows_.channels, 2 * kernels_.lanes); row *= 2)
-        for (dim column = least_column;
-             within(least_column, column, columns_.channels, panel_width()); column *= 2)
-            for (dim target : {tile_target, tile_target / 3}) {
-                cut c{row, column, 1, target, vectors};
-                set_cut(c);
-                const dim blocks = count_tasks(), most = std::min(most_parts, tiles_all_);
-                for (int rounds = 0; rounds <= 5; ++rounds) {
-                    c.parts = rounds == 0   ? 1
-                              : rounds == 5 ? most
-                                            : rounds * most_cut_threads / blocks;
-                    if (c.parts < 1 || c.parts > most) continue;
-                    parts_ = c.parts;
-                    c.share = std::min(fair_enough, fair_share(count_tasks(), skew(), threads));
-                    c.seconds = cut_seconds();
-                    if (best.most_seconds == 0) best.most_seconds = dearest * c.seconds;
-                    c.most_seconds = best.most_seconds;
-                    if (c.seconds > c.most_seconds) continue;
-                    if (c.share > best.share || (c.share == best.share && c.seconds < best.seconds))
-                        best = c;
-                    if (threads == 1) return;
-                }
+    const dim rows = div_up(rows_.channels, block_channels);
+    const dim columns = div_up(columns_.channels, block_channels);
+    for (dim split : {1, 2, 4, 8})
+        for (dim target : {tile_target, tile_target / 3}) {
+            cut c{std::min(rows * split, div_up(rows_.channels, 2 * kernels_.lanes)),
+                std::min(columns * split, div_up(columns_.channels, panel_width())), target};
+            c.vectors = vectors;
+            c.most_seconds = best.most_seconds;
+            set_blocks(block_of(rows_, c.row_blocks), block_of(columns_, c.column_blocks));
+            choose_tile(target);
+            const dim most = std::min(most_parts, tiles_all_);
+            for (dim step = 0, last = 0; step <= 40 && last < most; ++step) {
+                c.parts = std::min(most, step < 8 ? step + 1 : last + div_up(last, 8));
+                last = parts_ = c.parts;
+                set_blocks(block_of(rows_, c.row_blocks), block_of(columns_, c.column_blocks));
+                const double seconds = cut_seconds();
+                if (best.most_seconds == 0) best.most_seconds = dearest * seconds;
+                c.most_seconds = best.most_seconds;
+                if (seconds > c.most_seconds) break;
+                c.share = share_of_units(c, threads);
+                set_blocks(block_of(rows_, c.row_units), block_of(columns_, c.column_units));
+                c.cost = seconds + cut_seconds() / 4;
+                if (c.share > best.share || (c.share == best.share && c.cost < best.cost)) best = c;
+                if (threads == 1) return;
+                const bool whole = c.row_units == c.row_blocks && c.column_units == c.column_blocks;
+                if (c.share >= fair_enough && whole) break;  // more parts only cost more
             }
+        }
+}
+
+/// Blocks of one or more units each: the cheapest that keep `threads` threads busy. Where units are
+/// too few for that, taps are shared out as well: each block of them packs both operands.
+void tiled_weights::bundle_units(int threads) {
+    struct {
+        dim rows, columns, taps;
+        double share = -1, seconds = 0;
+    } best{rows_.unit, columns_.unit, 1};
+    const auto consider = [&](dim rows, dim columns) {
+        set_blocks(rows, columns);
+        const double share = std::min(fair_enough, fair_share_on(count_tasks(), skew(), threads));
+        const double seconds = cut_seconds();
+        if (share > best.share || (share == best.share && seconds < best.seconds))
+            best = {rows, columns, tap_blocks_, share, seconds};
+    };
+    tap_blocks_ = 1;
+    for (dim rows = rows_.unit; rows < largest_.rows + rows_.unit; rows += rows_.unit)
+        for (dim columns = columns_.unit; columns < largest_.columns + columns_.unit;
+             columns += columns_.unit)
+            consider(rows, columns);
+    while (best.share < fair_enough && 2 * tap_blocks_ <= most_tap_blocks()) {
+        tap_blocks_ *= 2;
+        consider(largest_.rows, largest_.columns);
+        consider(rows_.unit, columns_.unit);
+    }
+    set_blocks(best.rows, best.columns);
+    tap_blocks_ = best.taps;
 }
 
 /// Whether diff_weights has filters in one piece (OIX, IOX) and small enough to be put together.
@@ -238,15 +314,23 @@ void tiled_weights::choose_writing() {
                    && 4 * out_rows_ * panel_width() * taps <= most;
 }
 
-/// Blocks, tiles and parts: the cheapest that keep as many threads busy as the work is worth.
+/// Tiles, parts and units: the cheapest that can keep as many threads busy as the work is worth.
 void tiled_weights::choose_cut() {
     const int threads = cut_threads(p_, kernels_), vectors = vectors_;
-    cut best{1, 1, 1, tile_target, vectors};
-    try_cuts(best, threads, vectors, 16);
-    // Narrower panels divide more evenly. Blocks of taps would too, but each packs both operands.
-    for (int v = 1; best.share < fair_enough && v < vectors; ++v)
-        if (columns_.channels % (v * kernels_.lanes) == 0) try_cuts(best, threads, v, 16);
-    set_cut(best);
+    cut best;
+    best.vectors = vectors;
+    try_cuts(best, threads, vectors);
+    // Narrower panels divide more evenly; those of a single vector are too slow.
+    for (int v = vectors - 1; best.share < fair_enough && v > 1; --v)
+        if (columns_.channels % (v * kernels_.lanes) == 0) try_cuts(best, threads, v);
+    vectors_ = best.vectors;
+    parts_ = best.parts;
+    set_blocks(block_of(rows_, best.row_blocks), block_of(columns_, best.column_blocks));
+    choose_tile(best.target);
+    largest_ = {rows_.block, columns_.block};
+    rows_.unit = block_of(rows_, best.row_units);
+    columns_.unit = block_of(columns_, best.column_units);
+    set_blocks(rows_.unit, columns_.unit);
     while (out_rows_ > 1 && out_slices() < 2 * dim{threads}) out_rows_ /= 2;
 }
 
@@ -276,8 +360,9 @@ std::string tiled_weights::describe() const {
     const auto n = [](dim v) { return std::to_string(v); };
     return "tile " + n(tile_[0]) + "x" + n(tile_[1]) + "x" + n(tile_[2]) + ", vectors along "
            + (rows_.is_src ? "dst" : "src") + " channels, panel " + n(panel_width()) + ", block "
-           + n(rows_.block) + "x" + n(columns_.block) + ", parts " + n(parts_) + ", tasks "
-           + n(tasks_);
+           + n(rows_.block) + "x" + n(columns_.block)
+           + (tap_blocks_ > 1 ? ", taps in " + n(tap_blocks_) : "") + ", parts " + n(parts_)
+           + ", tasks " + n(tasks_);
 }
 
 }  // namespace convgrad::cpu

@@ -163,14 +163,20 @@ int cut_threads(const conv::problem &p, const kernel_set &kernels) {
     return threads_at(least_seconds(p, kernels), worthwhile_seconds(p.what), most_cut_threads);
 }
 
-double fair_share(dim tasks, double skew, int threads) {
-    double worst = 1;
-    for (int n : {2, 4, 8, 16, 32, most_cut_threads}) {
-        if (n > threads) break;
-        const auto each = static_cast<double>(tasks) / n;
-        // Everybody takes as many as the busiest, or nobody starts a task after all are taken.
-        worst = std::min(worst, std::max(each / std::ceil(each) / skew, each / (each + skew)));
+double fair_share_on(dim tasks, double skew, int threads) {
+    const auto each = static_cast<double>(tasks) / threads;
+    // Everybody takes as many as the busiest, or nobody starts a task after all are taken.
+    return threads <= 1 ? 1 : std::max(each / std::ceil(each) / skew, each / (each + skew));
+}
+
+double fair_share(dim tasks, double skew, int threads, double *mean) {
+    double worst = 1, sum = 1, count = 1;
+    for (int n = 2; n <= threads; n *= 2) {
+        const double share = fair_share_on(tasks, skew, n);
+        worst = std::min(worst, share);
+        sum += share, count += 1;
     }
+    if (mean != nullptr) *mean = sum / count;
     return worst;
 }
 

@@ -70,9 +70,9 @@ inline constexpr int most_cut_threads = 64;
 
 /// The threads, from 1 to `most`, that a problem keeps busy for some time each.
 int worthwhile_threads(const conv::problem &p, const kernel_set &kernels, int most);
-/// What each thread should have to do where a cut is made for many. Finer cuts cost everybody: small
-/// tiles overlap, and narrow blocks of a weights gradient pack both operands again (on AMX, modelled:
-/// a third of its speed when cut for threads of 20 µs).
+/// What each thread should have to do where a cut is made for many. Finer cuts cost everybody:
+/// small tiles overlap, and narrow blocks of a weights gradient pack both operands again (on AMX,
+/// modelled: a third of its speed when cut for threads of 20 µs).
 constexpr double worthwhile_seconds(conv::pass what) {
     return what == conv::pass::backward_weights ? 300e-6 : 60e-6;
 }
@@ -80,8 +80,11 @@ constexpr double worthwhile_seconds(conv::pass what) {
 int cut_threads(const conv::problem &p, const kernel_set &kernels);
 
 /// The worst balance on any number of threads up to `threads` that cut_work() may find for `tasks`
-/// tasks, the largest of which is `skew` times the mean: a lower bound.
-double fair_share(dim tasks, double skew, int threads);
+/// tasks, the largest of which is `skew` times the mean: a lower bound. `mean`: of what it goes
+/// through.
+double fair_share(dim tasks, double skew, int threads, double *mean = nullptr);
+/// The same on exactly `threads` threads.
+double fair_share_on(dim tasks, double skew, int threads);
 /// The fewest parts, at most `most`, that a reduction over `units` equal units must be cut into so
 /// that fair_share() is satisfied, if each part makes `blocks` tasks, the largest `skew` times the
 /// mean; where none satisfies, the best.
