@@ -64,6 +64,7 @@ public:
     driver_plan(std::string_view name, const problem &p, const plan_limits &limits,
         const kernel_set &kernels, Args... exact)
         : name_(name), set_(kernels.set), threads_(threads_for(p, limits, kernels)),
+          worthwhile_(cpu::cut_threads(p, kernels)),
           driver_(simplify(p), kernels, exact..., threads_, limits.workspace),
           bias_(p, *best_fma(kernels.set), sums_of(driver_), limits.workspace), bytes_(joint_bytes(p)),
           worth_joining_(p.what == pass::backward_weights || bound_by_memory(p, kernels)) {}
@@ -78,7 +79,9 @@ public:
     [[nodiscard]] cpu::work_cut cut(int threads) const override {
         cpu::work_list work = driver_.work();
         bias_.add_work(work, threads_);
-        return cpu::cut_work(work, threads);
+        cpu::work_cut cut = cpu::cut_work(work, threads);
+        cut.worthwhile = worthwhile_;
+        return cut;
     }
     void execute(
         const buffers &data, void *workspace, const cpu::executor &threads) const override {
@@ -140,6 +143,7 @@ private:
     std::string_view name_;
     isa set_;
     int threads_;
+    int worthwhile_;
     Driver driver_;
     cpu::channel_sums bias_;
     double bytes_;  // of a joint pass

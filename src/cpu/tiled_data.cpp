@@ -21,7 +21,8 @@ namespace convgrad::cpu {
 
 struct tiled_data::task : tile_place {
     const conv::buffers *data;
-    dim n, images, group, block;
+    dim n, images, group;
+    dim first_panel, panels;  // block of output channels
 };
 
 struct tiled_data::scratch {
@@ -29,9 +30,9 @@ struct tiled_data::scratch {
     char *patch;
     float *c;
     float *bias;
-    dim *runs;            // two lists of as many entries as there are taps
-    char *exact;          // memory of exact_
-    dim held_block = -1;  // group·blocks + block whose weights are packed
+    dim *runs;                             // two lists of as many entries as there are taps
+    char *exact;                           // memory of exact_
+    dim held_panel = -1, held_panels = 0;  // group·panels + first panel whose weights are packed
     value_range weights_range;
 };
 
@@ -51,11 +52,6 @@ dim tiled_data::c_floats() const {
 float *tiled_data::c_of(const scratch &s, std::size_t ph, dim j) const {
     const dim index = chunks_ == 1 ? 0 : static_cast<dim>(ph) * panels_per_block_ + j;
     return s.c + index * rows_ * panel_width();
-}
-
-/// Panels in the block of a task.
-dim tiled_data::panels_in(const task &t) const {
-    return std::min(panels_per_block_, panels_ - t.block * panels_per_block_);
 }
 
 std::size_t tiled_data::scratch_bytes() const {
@@ -81,7 +77,6 @@ tiled_data::scratch tiled_data::make_scratch(char *memory) const {
     char *runs = bias + round_up_to(4 * panels_per_block_ * panel_width(), 64);
     s.runs = static_cast<dim *>(static_cast<void *>(runs));
     s.exact = runs + round_up_to(16 * taps_, 64);
-    s.held_block = -1;
     return s;
 }
 
@@ -93,7 +88,8 @@ tiled_data::task tiled_data::make_task(const conv::buffers &data, dim index) con
     t.n = index % image_groups * images_per_task_;
     t.images = std::min(images_per_task_, p_.mb - t.n);
     index /= image_groups;
-    t.block = index % blocks_;
+    t.first_panel = index % blocks_ * panels_per_block_;
+    t.panels = std::min(panels_per_block_, panels_ - t.first_panel);
     t.group = index / blocks_;
     return t;
 }
@@ -140,15 +136,16 @@ work_list tiled_data::work() const {
                                const task t = make_task(none, index),
                                           last = make_task(none, std::max<dim>(before, 0));
                                const bool held = keep_weights_ && before >= 0
-                                                 && last.block == t.block && last.group == t.group;
+                                                 && last.first_panel == t.first_panel
+                                                 && last.group == t.group;
                                return cost_of(t, held);
                            }});
     return list;
 }
 
 task_cost tiled_data::cost_of(const task &t, bool weights_held) const {
-    const dim first = t.block * panels_per_block_ * panel_width();
-    const dim columns = std::min(roles_.out_c - first, panels_per_block_ * panel_width());
+    const dim columns =
+        std::min(roles_.out_c - t.first_panel * panel_width(), t.panels * panel_width());
     const auto size = static_cast<double>(size_of(p_.type)), images = static_cast<double>(t.images);
     const auto in_c = static_cast<double>(roles_.in_c), out_c = static_cast<double>(columns);
     double pairs = 0, outputs = 0;
@@ -170,45 +167,76 @@ task_cost tiled_data::cost_of(const task &t, bool weights_held) const {
 }
 
 void tiled_data::run_task(scratch &s, const task &t) const {
-    if (s.held_block != t.group * blocks_ + t.block) {
-        s.held_block = t.group * blocks_ + t.block;
+    const dim panel = t.group * panels_ + t.first_panel;
+    if (!keep_weights_) s.weights_range = {};
+    if (s.held_panel != panel || s.held_panels != t.panels) {
+        s.held_panel = panel;
+        s.held_panels = t.panels;
         s.weights_range = {};
         load_bias(s, t);
         if (keep_weights_) pack_weights(s, t, 0, chunks_);
     }
-    for (dim chunk = 0; chunk < chunks_; ++chunk)
-        if (!run_chunk(s, t, chunk)) return;
+    bool small = t.panels <= unit_panels_;
+    for (int a = 0; a < 3; ++a) small = small && t.length[a] <= unit_[a];
+    for (dim chunk = 0; chunk < chunks_; ++chunk) {
+        const path taken = run_chunk(s, t, chunk);
+        if (taken == path::plain) continue;
+        if (!small) {
+            run_units(s, t);
+        } else if (taken == path::exact) {
+            scratch other = exact_->make_scratch(s.exact);
+            exact_->run_task(other, t);
+        } else {
+            multiply_careful(s, t);
+        }
+        return;
+    }
 }
 
-/// Packs and multiplies one chunk. Values that this format cannot treat exactly send the whole tile
-/// to another path, which finishes it; then false.
-bool tiled_data::run_chunk(scratch &s, const task &t, dim chunk) const {
+/// Values that need another path: each unit of the task decides for itself and starts again, so
+/// that how many make a task, which threads decide, does not show in the result.
+void tiled_data::run_units(scratch &s, const task &t) const {
+    task unit = t;
+    const dim units[3] = {div_up(t.length[0], unit_[0]), div_up(t.length[1], unit_[1]),
+        div_up(t.length[2], unit_[2])};
+    for (dim panel = 0; panel < t.panels; panel += unit_panels_)
+        for (dim index = 0; index < units[0] * units[1] * units[2]; ++index) {
+            unit.first_panel = t.first_panel + panel;
+            unit.panels = std::min(unit_panels_, t.panels - panel);
+            unit.padded = false;
+            dim rest = index;
+            for (int a = 2; a >= 0; --a) {
+                const dim first = rest % units[a] * unit_[a];
+                rest /= units[a];
+                unit.t0[a] = t.t0[a] + first;
+                unit.length[a] = std::min(unit_[a], t.length[a] - first);
+                unit.padded = unit.padded || touches_padding(walk_[a], unit.t0[a], unit.length[a]);
+            }
+            run_task(s, unit);
+        }
+}
+
+/// Packs and multiplies one chunk, unless its values need another path.
+tiled_data::path tiled_data::run_chunk(scratch &s, const task &t, dim chunk) const {
     if (!keep_weights_) pack_weights(s, t, chunk, 1);
     const bool direct = read_input_ && !t.padded;
     const value_range range = !direct  ? pack_patch(s, t, chunk)
                               : exact_ ? scan_input(t, chunk)
                                        : value_range{};
-    if (exact_ && !kernels_.limits.allow(range, s.weights_range)) {
-        scratch other = exact_->make_scratch(s.exact);
-        exact_->run_task(other, t);
-        return false;
-    }
+    if (exact_ && !kernels_.limits.allow(range, s.weights_range)) return path::exact;
     // A padded tap must contribute nothing, but 0 · ∞ is NaN.
-    if (s.weights_range.nonfinite && t.padded) {
-        multiply_careful(s, t);
-        return false;
-    }
+    if (s.weights_range.nonfinite && t.padded) return path::careful;
     if (row_block_ > 0)
         multiply_rows(s, t);
     else
         multiply(s, t, chunk);
-    return true;
+    return path::plain;
 }
 
 void tiled_data::load_bias(const scratch &s, const task &t) const {
     if (!p_.bias) return;
-    const dim first = t.block * panels_per_block_ * panel_width();
-    const dim last = std::min(roles_.out_c, first + panels_per_block_ * panel_width());
+    const dim first = t.first_panel * panel_width();
+    const dim last = std::min(roles_.out_c, first + t.panels * panel_width());
     for (dim c = first; c < last; ++c)
         s.bias[c - first] =
             load_float(t.data->bias, p_.type, (t.group * roles_.out_c + c) * p_.bias_stride);
@@ -223,8 +251,8 @@ void tiled_data::pack_weights(scratch &s, const task &t, dim first_chunk, dim ch
     for (dim chunk = first_chunk; chunk < first_chunk + chunks; ++chunk) {
         const dim channels = chunk_channels(chunk);
         for (dim j = 0; j < panels_per_block_; ++j, out += panel_bytes(units(channels))) {
-            if (j >= panels_in(t)) continue;
-            const dim panel = t.block * panels_per_block_ + j, column = panel * panel_width();
+            if (j >= t.panels) continue;
+            const dim panel = t.first_panel + j, column = panel * panel_width();
             const pack_args args{
                 weights
                     + size * (chunk * k_chunk_ * roles_.weights_in + column * roles_.weights_out),
@@ -358,8 +386,8 @@ void tiled_data::multiply(const scratch &s, const task &t, dim chunk) const {
         args.a_run = t.padded ? s.runs : taps.data() + f.first_tap;
         args.b_run = t.padded ? s.runs + taps_ : packed + f.first_tap;
         args.runs = f.taps;
-        for (dim j = 0; j < panels_in(t); ++j) {
-            const dim panel = t.block * panels_per_block_ + j;
+        for (dim j = 0; j < t.panels; ++j) {
+            const dim panel = t.first_panel + j;
             const bool leaves = stores_itself(panel) && (float_output || chunk == chunks_ - 1);
             const bool to_output = leaves && float_output;
             float *c = c_of(s, ph, j);
@@ -418,12 +446,11 @@ void tiled_data::multiply_rows(const scratch &s, const task &t) const {
                : s.patch;
     for (dim x = 0; x < t.length[2]; x += row_block_) {
         const dim count = std::min(row_block_, t.length[2] - x);
-        for (dim j = 0; j < panels_in(t); ++j) {
+        for (dim j = 0; j < t.panels; ++j) {
             args.a = in + x * step;
             args.b = s.weights + j * panel_bytes(args.k);
             args.c = s.c + j * panel_width();
-            multiply_run(kernels_, args, count,
-                static_cast<int>(panel_vectors(t.block * panels_per_block_ + j)));
+            multiply_run(kernels_, args, count, static_cast<int>(panel_vectors(t.first_panel + j)));
         }
         store_positions(s, t, f, x, count);
     }
@@ -433,7 +460,7 @@ void tiled_data::multiply_rows(const scratch &s, const task &t) const {
 void tiled_data::store_positions(
     const scratch &s, const task &t, const conv_phase &f, dim x, dim count) const {
     const dim size = static_cast<dim>(size_of(p_.type)), width = panels_per_block_ * panel_width();
-    const dim column = t.block * width;
+    const dim column = t.first_panel * panel_width();
     store_args args = store_form();
     args.c_xs = width;
     args.channels = std::min(width, roles_.out_c - column);
@@ -453,8 +480,8 @@ void tiled_data::multiply_careful(const scratch &s, const task &t) const {
         const conv_phase &f = taps_of_.phases[ph];
         dim length[3], y[3];
         if (!phase_length(f, t, length)) continue;
-        for (dim j = 0; j < panels_in(t); ++j) {
-            const dim column = (t.block * panels_per_block_ + j) * panel_width();
+        for (dim j = 0; j < t.panels; ++j) {
+            const dim column = (t.first_panel + j) * panel_width();
             const dim columns = std::min(panel_width(), roles_.out_c - column);
             for (y[0] = 0; y[0] < length[0]; ++y[0])
                 for (y[1] = 0; y[1] < length[1]; ++y[1])
@@ -499,7 +526,7 @@ store_args tiled_data::store_form() const {
 void tiled_data::store_rows(
     const scratch &s, const task &t, std::size_t ph, dim j, dim d, dim h, dim rows) const {
     const dim size = static_cast<dim>(size_of(p_.type));
-    const dim column = (t.block * panels_per_block_ + j) * panel_width();
+    const dim column = (t.first_panel + j) * panel_width();
     const conv_phase &f = taps_of_.phases[ph];
     store_args args = store_form();
     args.c_xs = panel_width();

@@ -1,6 +1,7 @@
 // The dense driver for forward and backward data: tiles of positions × blocks of output channels.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
@@ -47,10 +48,16 @@ private:
     void choose_panels();
     void choose_paths();
     void choose_blocks();
-    void refine_cut(dim positions);
+    void choose_units(dim positions);
+    void set_units();
+    void use_units();
+    void bundle_units(int threads);
+    void set_tile(const dim (&tile)[3]);
     [[nodiscard]] dim count_tasks() const;
     [[nodiscard]] double cut_seconds() const;
     [[nodiscard]] double skew() const;
+    [[nodiscard]] double share_on(int threads) const;
+    [[nodiscard]] double share_up_to(int threads) const;
     void choose_tile(dim positions);
     bool shrink();
     void settle();
@@ -73,13 +80,15 @@ private:
     [[nodiscard]] dim in_offset(const task &t, dim chunk) const;
     [[nodiscard]] dim c_floats() const;
     [[nodiscard]] float *c_of(const scratch &s, std::size_t ph, dim j) const;
-    [[nodiscard]] dim panels_in(const task &t) const;
     /// Positions of phase f in a tile, per axis; false if none.
     template <typename Body>
     void for_each_run(const dim (&length)[3], Body &&body) const;
 
     void run_task(scratch &s, const task &t) const;
-    bool run_chunk(scratch &s, const task &t, dim chunk) const;
+    void run_units(scratch &s, const task &t) const;
+    /// Which way a task must go: the format holds its values; it does not; infinities meet padding.
+    enum class path : std::uint8_t { plain, exact, careful };
+    path run_chunk(scratch &s, const task &t, dim chunk) const;
     void choose_staging();
     void choose_rows();
     [[nodiscard]] dim filter_size() const {
@@ -118,6 +127,10 @@ private:
     axis_patch patch_[3];
     dim patch_positions_ = 0;
     dim tile_[3] = {1, 1, 1}, tiles_[3] = {1, 1, 1};
+    // Positions and panels that decide together which path they take: a task is one or more units.
+    dim unit_[3] = {1, 1, 1}, unit_panels_ = 1;
+    double least_seconds_ = 0;  // of an execution on one thread
+    dim most_panels_ = 1;       // of a block, by the size of caches
     bool flat_;  // rows of a tile form one run of positions; the gaps are computed and dropped
     dim row_pitch_ = 0, plane_pitch_ = 0;  // of C, in positions
     dim rows_ = 0;                         // positions of C per phase

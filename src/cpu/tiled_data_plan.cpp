@@ -22,7 +22,7 @@ constexpr dim tile_target = 384 << 10, tile_target_amx = 768 << 10;
 // takes longer sums at once and saves the round trips of C.
 constexpr dim patch_row_bytes = 1024, patch_row_bytes_amx = 4096;
 constexpr dim stage_target = 128 << 10;  // filters that are transposed before they are packed
-constexpr dim least_rows = 24;           // of C: fewer do not hide what a task costs
+constexpr dim least_rows = 8;            // of C: fewer do not hide what a task costs
 constexpr dim most_tasks = dim{1} << 30;
 
 dim count_phases(const axis_walk (&walk)[3]) {
@@ -40,6 +40,7 @@ tiled_data::tiled_data(const conv::problem &p, const kernel_set &kernels, const 
     const bool empty = p.mb == 0 || p.groups == 0 || roles_.in_c == 0 || roles_.out_c == 0
                        || taps_ == 0 || count_positions(walk_) == 0;
     if (empty) return;  // fill_unreached does what there is to do
+    least_seconds_ = least_seconds(p_, kernels_);
     choose_chunks();
     choose_panels();
     choose_paths();
@@ -51,6 +52,15 @@ tiled_data::tiled_data(const conv::problem &p, const kernel_set &kernels, const 
         if (exact != nullptr) exact_.reset(new tiled_data(*this, *exact));
     }
     check_workspace("convolution", scratch_bytes(), workspace_limit);
+    set_units();
+    bundle_units(std::min(threads, cut_threads(p_, kernels_)));
+    settle();
+    if (exact != nullptr) exact_.reset(new tiled_data(*this, *exact));
+    if (scratch_bytes() > workspace_limit) {  // units fit
+        use_units();
+        settle();
+        if (exact != nullptr) exact_.reset(new tiled_data(*this, *exact));
+    }
     workers_ = static_cast<int>(std::min<dim>(
         {std::max(threads, 1), tasks_, static_cast<dim>(workspace_limit / scratch_bytes())}));
 }
@@ -60,7 +70,9 @@ tiled_data::tiled_data(const tiled_data &like, const kernel_set &kernels)
     for (int a = 0; a < 3; ++a) {
         walk_[a] = like.walk_[a];
         tile_[a] = like.tile_[a];
+        unit_[a] = like.unit_[a];
     }
+    unit_panels_ = like.unit_panels_;
     choose_chunks();
     vectors_ = static_cast<int>(like.panel_width() / kernels.lanes);
     panels_ = like.panels_;
@@ -133,6 +145,10 @@ void tiled_data::choose_panels() {
 
 namespace {
 
+dim volume(const dim (&tile)[3]) {
+    return tile[0] * tile[1] * tile[2];
+}
+
 /// Input elements that `tile` positions read along an axis.
 dim touched(const axis_walk &walk, dim tile) {
     dim low = 0, high = 0, taps = 0;
@@ -158,10 +174,19 @@ double tiled_data::cut_seconds() const {
     if (flat_) rows = round_up_to((tile_[1] - 1) * touched(walk_[2], tile_[2]) + tile_[2], 32);
     const dim columns =
         std::min(panels_per_block_ * panel_width(), round_up_to(roles_.out_c, kernels_.lanes));
+    // Multiply-adds, and what a block of C costs beside them.
+    double step = 1;
+    if (!flat_) {
+        const dim row = std::min<dim>(tile_[2], 1 << 20),
+                  pieces = div_up(row, kernels_.max_m[vectors_]);
+        step = static_cast<double>(pieces) * step_cost(div_up(row, pieces), vectors_)
+               / static_cast<double>(row * vectors_);
+    }
     const double weights = static_cast<double>(taps_ * roles_.in_c) * static_cast<double>(columns);
     const auto size = static_cast<double>(size_of(p_.type));
     return tasks
-           * (start + static_cast<double>(tile_[0] * rows) * weights / nominal_speed(kernels_)
+           * (start
+               + static_cast<double>(tile_[0] * rows) * step * weights / nominal_speed(kernels_)
                + inputs * static_cast<double>(roles_.in_c) * size
                      * (1 / read_bytes + (read_input_ ? 0 : 1 / pack_bytes))
                + (keep_weights_ ? weights * static_cast<double>(kernels_.column_bytes)
@@ -174,9 +199,31 @@ dim tiled_data::count_tasks() const {
            * tiles_[2];
 }
 
+/// As fair_share_on(); a worker that comes to another block packs its weights first, which not all
+/// do where blocks are not shared out evenly.
+double tiled_data::share_on(int threads) const {
+    if (threads <= 1) return 1;
+    const dim tasks = count_tasks(), blocks = p_.groups * div_up(panels_, panels_per_block_);
+    const double weights = static_cast<double>(taps_ * roles_.in_c * panels_per_block_)
+                           * static_cast<double>(panel_width())
+                           * static_cast<double>(size_of(p_.type));
+    const double seconds = least_seconds_ / static_cast<double>(tasks);
+    const bool even = blocks == 1 || threads % blocks == 0 || !keep_weights_;
+    const double pack = even ? 0 : weights / nominal_bytes / seconds;
+    const auto each = static_cast<double>(tasks) / threads;
+    return std::max(each / (std::ceil(each) * skew() + pack),
+        each / (each + (skew() + pack) * (threads - 1) / threads));
+}
+
+double tiled_data::share_up_to(int threads) const {
+    double worst = fair_enough;
+    for (int n = 2; n <= threads; n *= 2) worst = std::min(worst, share_on(n));
+    return worst;
+}
+
 /// Smaller tiles or blocks than the caches ask for, where that is needed to keep many threads busy:
 /// the cheapest ones that do.
-void tiled_data::refine_cut(dim positions) {
+void tiled_data::choose_units(dim positions) {
     const int threads = cut_threads(p_, kernels_);
     const dim least_positions = div_up(least_rows, count_phases(walk_));
     dim best_positions = positions, best_panels = panels_per_block_;
@@ -185,13 +232,13 @@ void tiled_data::refine_cut(dim positions) {
         choose_tile(positions);
         for (int tries = 0; tries < 64; ++tries) {
             const dim volume = tile_[0] * tile_[1] * tile_[2];
-            const double share = std::min(fair_enough, fair_share(count_tasks(), skew(), threads));
+            const double share = share_up_to(threads);
             const double seconds = cut_seconds();
             if (share > best_share || (share == best_share && seconds < best_seconds)) {
                 best_share = share, best_seconds = seconds;
                 best_positions = volume, best_panels = panels_per_block_;
             }
-            const dim smaller = std::min(volume - 1, volume - volume / 24);
+            const dim smaller = std::min(volume - 1, volume - volume / 16);
             if (threads == 1 || smaller < least_positions) break;
             choose_tile(smaller);
         }
@@ -201,11 +248,57 @@ void tiled_data::refine_cut(dim positions) {
     choose_tile(best_positions);
 }
 
+void tiled_data::set_units() {
+    for (int a = 0; a < 3; ++a) unit_[a] = tile_[a];
+    unit_panels_ = panels_per_block_;
+}
+
+void tiled_data::use_units() {
+    set_tile(unit_);
+    panels_per_block_ = unit_panels_;
+}
+
+/// Tasks of one or more units each: the cheapest that keep `threads` threads busy.
+void tiled_data::bundle_units(int threads) {
+    struct {
+        dim tile[3], panels;
+        double share = -1, seconds = 0;
+    } best{{unit_[0], unit_[1], unit_[2]}, unit_panels_};
+    const auto consider = [&](const dim(&tile)[3]) {
+        set_tile(tile);
+        const double share = std::min(fair_enough, share_on(threads));
+        const double seconds = cut_seconds();
+        if (share > best.share || (share == best.share && seconds < best.seconds))
+            best = {{tile[0], tile[1], tile[2]}, panels_per_block_, share, seconds};
+    };
+    for (dim panels = unit_panels_; panels < most_panels_ + unit_panels_; panels += unit_panels_) {
+        panels_per_block_ = std::min(panels, panels_);
+        const dim most = tile_positions();
+        dim tile[3] = {unit_[0], unit_[1], unit_[2]};
+        consider(tile);
+        // Along the last axis until rows are whole, then along the one before.
+        for (int a = 2; a >= 0; --a) {
+            const dim units = div_up(walk_[a].longest, unit_[a]), others = volume(tile) / tile[a];
+            for (dim tiles = units; tiles > 1 && others * tile[a] <= most;) {
+                const dim each = div_up(units, tiles);                 // units of a tile
+                tiles = std::min(tiles - 1, div_up(units, each + 1));  // fewer of them
+                tile[a] = std::min(div_up(units, tiles) * unit_[a], walk_[a].longest);
+                if (others * tile[a] <= most) consider(tile);
+            }
+            if (tile[a] < walk_[a].longest || volume(tile) > most) break;
+        }
+    }
+    set_tile(best.tile);
+    panels_per_block_ = best.panels;
+}
+
 /// The largest task in terms of the mean: remainders of tiles and blocks, taps that padding skips.
 double tiled_data::skew() const {
     const auto ratio = [](dim a, dim b) { return static_cast<double>(a) / static_cast<double>(b); };
-    double skew =
-        ratio(div_up(panels_, panels_per_block_) * panels_per_block_ * panel_width(), roles_.out_c);
+    const dim blocks = div_up(panels_, panels_per_block_);
+    double skew = blocks == 1 ? 1
+                              : ratio(blocks * panels_per_block_ * panel_width(),
+                                  round_up_to(roles_.out_c, kernels_.lanes));
     for (int a = 0; a < 3; ++a) {
         if (tiles_[a] == 1) continue;
         skew *= ratio(tiles_[a] * tile_[a], walk_[a].longest);
@@ -230,7 +323,8 @@ void tiled_data::choose_blocks() {
         target / std::max<dim>(one_panel, 1), 1, chunks_ == 1 ? panels_ : most_panels);
     panels_per_block_ = div_up(panels_, div_up(panels_, panels_per_block_));
     if (amx && panels_per_block_ < most_panels) consider_streaming(most_panels);
-    refine_cut(tile_positions());
+    most_panels_ = panels_per_block_;
+    choose_units(tile_positions());
 }
 
 /// As many positions as the caches ask for, given chunks and panels.
@@ -268,8 +362,16 @@ void tiled_data::consider_streaming(dim panels) {
 }
 
 void tiled_data::choose_tile(dim positions) {
-    cpu::choose_tile(walk_, positions, tile_);
-    for (int a = 0; a < 3; ++a) tiles_[a] = div_up(walk_[a].longest, tile_[a]);
+    dim tile[3];
+    cpu::choose_tile(walk_, positions, tile);
+    set_tile(tile);
+}
+
+void tiled_data::set_tile(const dim (&tile)[3]) {
+    for (int a = 0; a < 3; ++a) {
+        tile_[a] = tile[a];
+        tiles_[a] = div_up(walk_[a].longest, tile[a]);
+    }
 }
 
 /// Makes scratch smaller at the cost of speed; false if nothing is left to give.

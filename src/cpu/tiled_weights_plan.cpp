@@ -12,7 +12,7 @@ namespace convgrad::cpu {
 namespace {
 
 // A cut for many threads may take this much of one thread's time more than the coarsest.
-constexpr double dearest = 1.15;
+constexpr double dearest = 1.06;
 constexpr dim tile_target = 384 << 10;  // both packed operands of a tile
 constexpr dim partials_most = 6 << 20;  // all parts together, unless one alone is larger
 constexpr dim block_channels = 512;     // at most

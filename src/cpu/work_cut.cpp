@@ -13,7 +13,6 @@
 namespace convgrad::cpu {
 namespace {
 
-constexpr double bytes_per_second = 8e9;  // of a nominal core, to and from memory
 constexpr double start_seconds = 0.2e-6;  // of a task
 constexpr double look_seconds = 1e-6;     // for work elsewhere, when a worker has run dry
 /// More tasks than this are played through in bundles of equal length.
@@ -91,8 +90,8 @@ private:
         load.read += count * cost.read;
         load.written += count * cost.written;
         load.seconds += count
-                        * (cost.macs / macs_per_second_
-                            + (cost.read + cost.written) / bytes_per_second + start_seconds);
+                        * (cost.macs / macs_per_second_ + (cost.read + cost.written) / nominal_bytes
+                            + start_seconds);
         ranges_[worker].before = last - 1;
     }
 
@@ -134,9 +133,6 @@ work_cut cut_work(const work_list &work, int threads) {
     return cut;
 }
 
-namespace {
-
-/// The least that an execution takes on a nominal core.
 double least_seconds(const conv::problem &p, const kernel_set &kernels) {
     double src = static_cast<double>(p.mb * p.groups * p.ic),
            dst = static_cast<double>(p.mb * p.groups * p.oc);
@@ -145,8 +141,10 @@ double least_seconds(const conv::problem &p, const kernel_set &kernels) {
         dst *= static_cast<double>(a.dst);
     }
     return conv::macs(p) / nominal_speed(kernels)
-           + (src + dst) * static_cast<double>(size_of(p.type)) / bytes_per_second;
+           + (src + dst) * static_cast<double>(size_of(p.type)) / nominal_bytes;
 }
+
+namespace {
 
 int threads_at(double seconds, double each, int most) {
     return static_cast<int>(
@@ -166,7 +164,9 @@ int cut_threads(const conv::problem &p, const kernel_set &kernels) {
 double fair_share_on(dim tasks, double skew, int threads) {
     const auto each = static_cast<double>(tasks) / threads;
     // Everybody takes as many as the busiest, or nobody starts a task after all are taken.
-    return threads <= 1 ? 1 : std::max(each / std::ceil(each) / skew, each / (each + skew));
+    return threads <= 1 ? 1
+                        : std::max(each / std::ceil(each) / skew,
+                            each / (each + skew * (threads - 1) / threads));
 }
 
 double fair_share(dim tasks, double skew, int threads, double *mean) {

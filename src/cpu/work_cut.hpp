@@ -53,6 +53,7 @@ struct work_cut {
     std::vector<stage> stages;
     dim parts = 1;
     double parts_bytes = 0;
+    int worthwhile = 1;  // threads that the problem has the work for, at most most_cut_threads
 
     /// Work of all threads, as if each ran alone.
     [[nodiscard]] double total_seconds() const;
@@ -70,13 +71,14 @@ inline constexpr int most_cut_threads = 64;
 
 /// The threads, from 1 to `most`, that a problem keeps busy for some time each.
 int worthwhile_threads(const conv::problem &p, const kernel_set &kernels, int most);
-/// What each thread should have to do where a cut is made for many. Finer cuts cost everybody:
-/// small tiles overlap, and narrow blocks of a weights gradient pack both operands again (on AMX,
-/// modelled: a third of its speed when cut for threads of 20 µs).
+/// The least that an execution takes on one thread of a nominal core.
+double least_seconds(const conv::problem &p, const kernel_set &kernels);
+/// What each thread should have to do where a cut is made for many. Finer cuts cost: small
+/// tiles overlap, and narrow blocks of a weights gradient pack both operands again.
 constexpr double worthwhile_seconds(conv::pass what) {
-    return what == conv::pass::backward_weights ? 300e-6 : 60e-6;
+    return what == conv::pass::backward_weights ? 100e-6 : 60e-6;
 }
-/// The threads to cut for.
+/// The threads to cut for: a problem "has the work" for so many.
 int cut_threads(const conv::problem &p, const kernel_set &kernels);
 
 /// The worst balance on any number of threads up to `threads` that cut_work() may find for `tasks`
@@ -92,6 +94,8 @@ dim fair_parts(dim units, dim blocks, double skew, dim most, int threads);
 /// What fair_share() should reach where there is a choice.
 inline constexpr double fair_enough = 0.93;
 
+/// Bytes per second of a nominal core, to and from memory.
+inline constexpr double nominal_bytes = 8e9;
 /// Multiply-adds per second of a nominal core of 3 GHz with these kernels.
 double nominal_speed(const kernel_set &kernels);
 

@@ -70,13 +70,11 @@ summary check_balance(int threads, dim mb) {
     for_each_plan(threads, mb, [&](const op_case &c, const conv::plan &plan) {
         ++s.plans;
         const cpu::work_cut cut = plan.cut(threads);
-        const double work = plan.cut(1).total_seconds();
-        // Cuts count arithmetic only; work here counts memory too.
-        if (work < 2 * threads * cpu::worthwhile_seconds(make_call(c, false).problem.what)) return;
+        if (cut.worthwhile < threads) return;
         ++s.worthwhile;
         s.worst = std::min(s.worst, cut.balance());
         if (print)
-            std::printf("%d\t%.3f\t%.0f\t%s\n", threads, cut.balance(), work * 1e6,
+            std::printf("%d\t%.3f\t%.0f\t%s\n", threads, cut.balance(), cut.total_seconds() * 1e6,
                 name_of(c, plan).c_str());
         if (cut.balance() >= least_balance) return;
         ++s.poor;
