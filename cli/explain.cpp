@@ -81,10 +81,11 @@ void print_cut(const cpu::work_cut &cut) {
                 fmt::format("{:.0f} %", 100 * s.seconds.mean / s.seconds.most)});
     if (t.empty()) return;
     fmt::print("\n{}", t.text(2));
-    fmt::print("  balance of all {:.1f} %, {}\n", 100 * cut.balance(),
+    fmt::print("  balance of all {:.1f} %, {}; work for {}{} threads\n", 100 * cut.balance(),
         cut.parts > 1 ? fmt::format(
             "reduction of {} partial sums, {} together", cut.parts, bytes_text(cut.parts_bytes))
-                      : "no partial sums");
+                      : "no partial sums",
+        cut.worthwhile, cut.worthwhile == cpu::most_cut_threads ? " or more" : "");
 }
 
 std::string json_spread(const char *name, const cpu::spread &s) {
@@ -106,14 +107,15 @@ std::string json_text(const explanation &e) {
         R"({{"op": {}, "dtype": {}, "data_format": {}, "weights_format": {}, "problem": {}, "name": {}, )"
         R"("isa": {}, "algorithm": {}, "threads": {}, "blocks": {}, "workspace": {}, "gflop": {:.6g}, )"
         R"("bytes": {:.6g}, "limit": "{}", "balance": {:.4f}, "seconds": {:.6g}, "parts": {}, )"
-        R"("parts_bytes": {:.6g}, "stages": [{}], "refused": [{}]}})",
+        R"("parts_bytes": {:.6g}, "worthwhile_threads": {}, "stages": [{}], "refused": [{}]}})",
         json_string(to_string(e.what.kind)), json_string(to_string(e.what.type)),
         json_string(to_string(e.what.data)), json_string(to_string(e.what.weights)),
         json_string(to_text(*e.what.problem, false)), json_string(e.what.problem->name),
         json_string(to_string(e.plan->instruction_set())), json_string(e.plan->algorithm()),
         e.threads, json_string(e.plan->describe()), e.plan->workspace(), e.bound.flops * 1e-9,
         e.bound.bytes, e.bound.compute_bound() ? "compute" : "memory", e.cut.balance(),
-        e.cut.elapsed_seconds(), e.cut.parts, e.cut.parts_bytes, stages, refused);
+        e.cut.elapsed_seconds(), e.cut.parts, e.cut.parts_bytes, e.cut.worthwhile, stages,
+        refused);
 }
 
 void print_text(const explanation &e) {

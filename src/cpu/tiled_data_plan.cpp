@@ -208,7 +208,8 @@ double tiled_data::share_on(int threads) const {
                            * static_cast<double>(panel_width())
                            * static_cast<double>(size_of(p_.type));
     const double seconds = least_seconds_ / static_cast<double>(tasks);
-    const bool even = blocks == 1 || threads % blocks == 0 || !keep_weights_;
+    const bool even =
+        blocks == 1 || !keep_weights_ || (threads % blocks == 0 && tasks % threads == 0);
     const double pack = even ? 0 : weights / nominal_bytes / seconds;
     const auto each = static_cast<double>(tasks) / threads;
     return std::max(each / (std::ceil(each) * skew() + pack),
@@ -216,9 +217,13 @@ double tiled_data::share_on(int threads) const {
 }
 
 double tiled_data::share_up_to(int threads) const {
-    double worst = fair_enough;
-    for (int n = 2; n <= threads; n *= 2) worst = std::min(worst, share_on(n));
-    return worst;
+    double worst = fair_enough, sum = 0, count = 1;
+    for (int n = 2; n <= threads; n *= 2, count += 1) {
+        const double share = std::min(fair_enough, share_on(n));
+        worst = std::min(worst, share);
+        sum += share;
+    }
+    return worst + 0.001 * sum / count;  // of two that are equal at worst, the better on the whole
 }
 
 /// Smaller tiles or blocks than the caches ask for, where that is needed to keep many threads busy:

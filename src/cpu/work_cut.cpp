@@ -180,11 +180,15 @@ double fair_share(dim tasks, double skew, int threads, double *mean) {
     return worst;
 }
 
+// Parts of these drivers are small, and the stage that adds them is not shared out as well.
+constexpr double fair_parts_enough = 0.97;
+
 dim fair_parts(dim units, dim blocks, double skew, dim most, int threads) {
     dim found = 1;
     double best = 0;
     const dim enough = div_up(10 * dim{most_cut_threads}, blocks);
-    for (dim parts = 1; parts <= std::min({most, units, enough}) && best < fair_enough; ++parts) {
+    for (dim parts = 1; parts <= std::min({most, units, enough}) && best < fair_parts_enough;
+         ++parts) {
         const auto uneven =
             static_cast<double>(div_up(units, parts) * parts) / static_cast<double>(units);
         const double share = fair_share(parts * blocks, skew * uneven, threads);
