@@ -81,11 +81,13 @@ void print_cut(const cpu::work_cut &cut) {
                 fmt::format("{:.0f} %", 100 * s.seconds.mean / s.seconds.most)});
     if (t.empty()) return;
     fmt::print("\n{}", t.text(2));
-    fmt::print("  balance of all {:.1f} %, {}; work for {}{} threads\n", 100 * cut.balance(),
+    fmt::print("  balance of all {:.1f} %, {}; work for {}\n", 100 * cut.balance(),
         cut.parts > 1 ? fmt::format(
             "reduction of {} partial sums, {} together", cut.parts, bytes_text(cut.parts_bytes))
                       : "no partial sums",
-        cut.worthwhile, cut.worthwhile == cpu::most_cut_threads ? " or more" : "");
+        cut.worthwhile == 1                       ? "one thread"
+        : cut.worthwhile == cpu::most_cut_threads ? fmt::format("{} or more threads", cut.worthwhile)
+                                                  : fmt::format("{} threads", cut.worthwhile));
 }
 
 std::string json_spread(const char *name, const cpu::spread &s) {

@@ -74,7 +74,9 @@ struct summary {
     }
 };
 
-summary check_balance(int threads, dim mb) {
+/// `no_exception(isa)`: whether every single plan must reach it.
+template <typename Isas>
+void check_balance(int threads, dim mb, Isas &&no_exception) {
     summary s;
     std::map<std::pair<std::string, std::string>, summary> parts;  // by pass and algorithm
     const bool print = std::getenv("CUT_TABLE") != nullptr;
@@ -87,32 +89,35 @@ summary check_balance(int threads, dim mb) {
         parts[{what == conv::pass::backward_weights ? "weights" : "data",
                   std::string(plan.algorithm())}]
             .add(cut.balance());
+        if (no_exception(plan.instruction_set())) {
+            EXPECT_GE(cut.balance(), least_balance) << name_of(c, plan);
+        }
         if (print)
             std::printf("%d\t%.3f\t%.0f\t%s\n", threads, cut.balance(), cut.total_seconds() * 1e6,
                 name_of(c, plan).c_str());
     });
-    // Nearly all reach it. The others would have to pack their operands again and again.
-    EXPECT_LE(s.poor, s.worthwhile / 15) << "of " << s.worthwhile;
+    // Nearly all reach it; docs/scaling-out.md lists the others.
+    EXPECT_LE(s.poor, s.worthwhile / 40) << "of " << s.worthwhile;
+    EXPECT_GT(s.worst, 0.7);
     EXPECT_GT(s.worthwhile, s.plans / 20);
     std::printf("%d threads: %d of %d plans below %.2f, the worst %.3f\n", threads, s.poor,
         s.worthwhile, least_balance, s.worst);
     for (const auto &[name, part] : parts)
         std::printf("  %-8s %-14s %5d plans, %4d below, the worst %.3f\n", name.first.c_str(),
             name.second.c_str(), part.worthwhile, part.poor, part.worst);
-    return s;
 }
 
 TEST(cut, balanced_on_16_threads) {
-    check_balance(16, 0);
+    check_balance(16, 0, [](isa set) { return set > isa::portable; });
 }
 TEST(cut, balanced_on_64_threads) {
-    check_balance(64, 0);
+    check_balance(64, 0, [](isa set) { return set == isa::amx_bf16; });
 }
 TEST(cut, one_image_balanced_on_16_threads) {
-    check_balance(16, 1);
+    check_balance(16, 1, [](isa set) { return set > isa::avx512; });
 }
 TEST(cut, odd_batch_balanced_on_16_threads) {
-    check_balance(16, 5);
+    check_balance(16, 5, [](isa) { return false; });
 }
 
 void expect_same_bits(
