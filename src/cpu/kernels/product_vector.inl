@@ -66,11 +66,17 @@ void product_block(const product_args &p) {
             b += b_step;
         }
     }
+    if (p.out == nullptr && p.last == 0) {
+#pragma GCC unroll 32
+        for (int m = 0; m < M; ++m)
+#pragma GCC unroll 8
+            for (int n = 0; n < N; ++n) V::store_acc(c + m * ldc + n * V::lanes, acc[m][n]);
+        return;
+    }
     if constexpr (F::only_bf16)
         if (p.out != nullptr) {
 #pragma GCC unroll 32
-            for (int m = 0; m < M; ++m)
-                store_row<N>(p.out + m * p.ld_out, acc[m], p.last);
+            for (int m = 0; m < M; ++m) store_row<N>(p.out + m * p.ld_out, acc[m], p.last);
             return;
         }
 #pragma GCC unroll 32
