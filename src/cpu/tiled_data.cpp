@@ -116,15 +116,16 @@ data_walk tiled_data::start(
     // `workers` changes with every task: what a worker holds serves its next one.
     const auto held = std::make_shared<std::vector<scratch>>(std::move(workers));
     const dim blocks = p_.groups * blocks_, units = tasks_ / std::max<dim>(blocks, 1);
-    return {units, blocks, workers_, [this, &data, held, units](int worker, const walk_piece &piece) {
-                const kernel_session session(kernels_);
-                for (dim block = piece.first_block; block < piece.last_block; ++block)
-                    for (dim unit = piece.first; unit < piece.last; ++unit) {
-                        task t = make_task(data, block * units + unit);
-                        for (dim i = 0; i < t.images; ++i, ++t.n)
-                            run_task((*held)[static_cast<std::size_t>(worker)], t);
-                    }
-            }};
+    return {
+        units, blocks, workers_, [this, &data, held, units](int worker, const walk_piece &piece) {
+            const kernel_session session(kernels_);
+            for (dim block = piece.first_block; block < piece.last_block; ++block)
+                for (dim unit = piece.first; unit < piece.last; ++unit) {
+                    task t = make_task(data, block * units + unit);
+                    for (dim i = 0; i < t.images; ++i, ++t.n)
+                        run_task((*held)[static_cast<std::size_t>(worker)], t);
+                }
+        }};
 }
 
 work_list tiled_data::work() const {

@@ -48,6 +48,8 @@ private:
     void choose_panels();
     void choose_paths();
     void choose_blocks();
+    void learn_axes();
+    [[nodiscard]] dim touched(int a) const;
     void choose_units(dim positions);
     void set_units();
     void use_units();
@@ -56,7 +58,7 @@ private:
     [[nodiscard]] dim count_tasks() const;
     [[nodiscard]] double cut_seconds() const;
     [[nodiscard]] double skew() const;
-    [[nodiscard]] double share_on(int threads) const;
+    [[nodiscard]] double share_on(int threads, double largest) const;
     [[nodiscard]] double share_up_to(int threads) const;
     void choose_tile(dim positions);
     bool shrink();
@@ -130,7 +132,11 @@ private:
     // Positions and panels that decide together which path they take: a task is one or more units.
     dim unit_[3] = {1, 1, 1}, unit_panels_ = 1;
     double least_seconds_ = 0;  // of an execution on one thread
-    dim most_panels_ = 1;       // of a block, by the size of caches
+    struct {
+        dim taps, reach;  // of all phases; from the first input element of a position to its last
+        double padding;   // all pairs of a position and a tap in terms of those inside
+    } axes_[3] = {};
+    dim most_panels_ = 1;  // of a block, by the size of caches
     bool flat_;  // rows of a tile form one run of positions; the gaps are computed and dropped
     dim row_pitch_ = 0, plane_pitch_ = 0;  // of C, in positions
     dim rows_ = 0;                         // positions of C per phase

@@ -41,6 +41,7 @@ tiled_data::tiled_data(const conv::problem &p, const kernel_set &kernels, const 
                        || taps_ == 0 || count_positions(walk_) == 0;
     if (empty) return;  // fill_unreached does what there is to do
     least_seconds_ = least_seconds(p_, kernels_);
+    learn_axes();
     choose_chunks();
     choose_panels();
     choose_paths();
@@ -149,19 +150,30 @@ dim volume(const dim (&tile)[3]) {
     return tile[0] * tile[1] * tile[2];
 }
 
-/// Input elements that `tile` positions read along an axis.
-dim touched(const axis_walk &walk, dim tile) {
-    dim low = 0, high = 0, taps = 0;
-    for (const axis_phase &f : walk.phases)
-        for (const axis_tap &tap : f.taps) {
-            low = taps == 0 ? tap.off : std::min(low, tap.off);
-            high = taps == 0 ? tap.off : std::max(high, tap.off);
-            ++taps;
+}  // namespace
+
+/// What every try of a cut needs of an axis.
+void tiled_data::learn_axes() {
+    for (int a = 0; a < 3; ++a) {
+        dim low = 0, high = 0, taps = 0;
+        double all = 0, inside = 0;
+        for (const axis_phase &f : walk_[a].phases) {
+            for (const axis_tap &tap : f.taps) {
+                low = taps == 0 ? tap.off : std::min(low, tap.off);
+                high = taps == 0 ? tap.off : std::max(high, tap.off);
+                ++taps;
+            }
+            all += static_cast<double>(f.count) * static_cast<double>(f.taps.size());
+            inside += inside_pairs(walk_[a], f, 0, f.count);
         }
-    return std::min(tile * taps, (tile - 1) * walk.in_step + high - low + 1);
+        axes_[a] = {taps, high - low + 1, all / inside};
+    }
 }
 
-}  // namespace
+/// Input elements that a tile reads along an axis.
+dim tiled_data::touched(int a) const {
+    return std::min(tile_[a] * axes_[a].taps, (tile_[a] - 1) * walk_[a].in_step + axes_[a].reach);
+}
 
 /// Rough seconds of one thread for everything that depends on tiles and blocks.
 double tiled_data::cut_seconds() const {
@@ -169,9 +181,9 @@ double tiled_data::cut_seconds() const {
     constexpr double read_bytes = 10e9, weights_bytes = 100e9, start = 0.3e-6;
     const auto tasks = static_cast<double>(count_tasks());
     double inputs = 1;
-    for (int a = 0; a < 3; ++a) inputs *= static_cast<double>(touched(walk_[a], tile_[a]));
+    for (int a = 0; a < 3; ++a) inputs *= static_cast<double>(touched(a));
     dim rows = tile_[1] * tile_[2];
-    if (flat_) rows = round_up_to((tile_[1] - 1) * touched(walk_[2], tile_[2]) + tile_[2], 32);
+    if (flat_) rows = round_up_to((tile_[1] - 1) * touched(2) + tile_[2], 32);
     const dim columns =
         std::min(panels_per_block_ * panel_width(), round_up_to(roles_.out_c, kernels_.lanes));
     // Multiply-adds, and what a block of C costs beside them.
@@ -201,7 +213,7 @@ dim tiled_data::count_tasks() const {
 
 /// As fair_share_on(); a worker that comes to another block packs its weights first, which not all
 /// do where blocks are not shared out evenly.
-double tiled_data::share_on(int threads) const {
+double tiled_data::share_on(int threads, double largest) const {
     if (threads <= 1) return 1;
     const dim tasks = count_tasks(), blocks = p_.groups * div_up(panels_, panels_per_block_);
     const double weights = static_cast<double>(taps_ * roles_.in_c * panels_per_block_)
@@ -212,14 +224,15 @@ double tiled_data::share_on(int threads) const {
         blocks == 1 || !keep_weights_ || (threads % blocks == 0 && tasks % threads == 0);
     const double pack = even ? 0 : weights / nominal_bytes / seconds;
     const auto each = static_cast<double>(tasks) / threads;
-    return std::max(each / (std::ceil(each) * skew() + pack),
-        each / (each + (skew() + pack) * (threads - 1) / threads));
+    return std::max(each / (std::ceil(each) * largest + pack),
+        each / (each + (largest + pack) * (threads - 1) / threads));
 }
 
 double tiled_data::share_up_to(int threads) const {
     double worst = fair_enough, sum = 0, count = 1;
+    const double largest = skew();
     for (int n = 2; n <= threads; n *= 2, count += 1) {
-        const double share = std::min(fair_enough, share_on(n));
+        const double share = std::min(fair_enough, share_on(n, largest));
         worst = std::min(worst, share);
         sum += share;
     }
@@ -244,7 +257,8 @@ void tiled_data::choose_units(dim positions) {
                 best_positions = volume, best_panels = panels_per_block_;
             }
             const dim smaller = std::min(volume - 1, volume - volume / 16);
-            if (threads == 1 || smaller < least_positions) break;
+            const bool found = best_share >= fair_enough && seconds > 1.3 * best_seconds;
+            if (threads == 1 || smaller < least_positions || found) break;
             choose_tile(smaller);
         }
         if (threads == 1 || panels_per_block_ == 1) break;
@@ -271,7 +285,7 @@ void tiled_data::bundle_units(int threads) {
     } best{{unit_[0], unit_[1], unit_[2]}, unit_panels_};
     const auto consider = [&](const dim(&tile)[3]) {
         set_tile(tile);
-        const double share = std::min(fair_enough, share_on(threads));
+        const double share = std::min(fair_enough, share_on(threads, skew()));
         const double seconds = cut_seconds();
         if (share > best.share || (share == best.share && seconds < best.seconds))
             best = {{tile[0], tile[1], tile[2]}, panels_per_block_, share, seconds};
@@ -307,12 +321,7 @@ double tiled_data::skew() const {
     for (int a = 0; a < 3; ++a) {
         if (tiles_[a] == 1) continue;
         skew *= ratio(tiles_[a] * tile_[a], walk_[a].longest);
-        double all = 0, inside = 0;
-        for (const axis_phase &f : walk_[a].phases) {
-            all += static_cast<double>(f.count) * static_cast<double>(f.taps.size());
-            inside += inside_pairs(walk_[a], f, 0, f.count);
-        }
-        if (a < 2) skew *= all / inside;
+        if (a < 2) skew *= axes_[a].padding;
     }
     return skew;
 }

@@ -250,10 +250,14 @@ void tiled_weights::try_cuts(cut &best, int threads, int vectors) {
     const dim most_parts = std::max<dim>(1, partials_most / bytes);
     const dim rows = div_up(rows_.channels, block_channels);
     const dim columns = div_up(columns_.channels, block_channels);
-    for (dim split : {1, 2, 4, 8})
+    dim row_blocks = 0, column_blocks = 0;
+    for (dim split : {1, 2, 4, 8}) {
+        const dim last_rows = row_blocks, last_columns = column_blocks;
+        row_blocks = std::min(rows * split, div_up(rows_.channels, 2 * kernels_.lanes));
+        column_blocks = std::min(columns * split, div_up(columns_.channels, panel_width()));
+        if (row_blocks == last_rows && column_blocks == last_columns) break;
         for (dim target : {tile_target, tile_target / 3}) {
-            cut c{std::min(rows * split, div_up(rows_.channels, 2 * kernels_.lanes)),
-                std::min(columns * split, div_up(columns_.channels, panel_width())), target};
+            cut c{row_blocks, column_blocks, target};
             c.vectors = vectors;
             c.most_seconds = best.most_seconds;
             set_blocks(block_of(rows_, c.row_blocks), block_of(columns_, c.column_blocks));
@@ -266,7 +270,9 @@ void tiled_weights::try_cuts(cut &best, int threads, int vectors) {
                 const double seconds = cut_seconds();
                 if (best.most_seconds == 0) best.most_seconds = dearest * seconds;
                 c.most_seconds = best.most_seconds;
-                if (seconds > c.most_seconds) break;
+                // Units do not cost less than blocks, and more parts cost more.
+                const bool found = best.share >= fair_enough && 1.2 * seconds >= best.cost;
+                if (found || seconds > c.most_seconds) break;
                 c.share = share_of_units(c, threads);
                 set_blocks(block_of(rows_, c.row_units), block_of(columns_, c.column_units));
                 c.cost = seconds + cut_seconds() / 4;
@@ -276,6 +282,7 @@ void tiled_weights::try_cuts(cut &best, int threads, int vectors) {
                 if (c.share >= fair_enough && whole) break;  // more parts only cost more
             }
         }
+    }
 }
 
 /// Blocks of one or more units each: the cheapest that keep `threads` threads busy. Where units are
@@ -293,9 +300,16 @@ void tiled_weights::bundle_units(int threads) {
             best = {rows, columns, tap_blocks_, share, seconds};
     };
     tap_blocks_ = 1;
-    for (dim rows = rows_.unit; rows < largest_.rows + rows_.unit; rows += rows_.unit)
+    // Of blocks that are as many, the smallest are the most even.
+    const auto next = [](const side &s, dim block) {
+        const dim blocks = div_up(s.channels, block);
+        do block += s.unit;
+        while (blocks > 1 && div_up(s.channels, block) == blocks);
+        return block;
+    };
+    for (dim rows = rows_.unit; rows < largest_.rows + rows_.unit; rows = next(rows_, rows))
         for (dim columns = columns_.unit; columns < largest_.columns + columns_.unit;
-             columns += columns_.unit)
+             columns = next(columns_, columns))
             consider(rows, columns);
     while (best.share < fair_enough && 2 * tap_blocks_ <= most_tap_blocks()) {
         tap_blocks_ *= 2;
