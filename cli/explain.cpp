@@ -85,9 +85,10 @@ void print_cut(const cpu::work_cut &cut) {
         cut.parts > 1 ? fmt::format(
             "reduction of {} partial sums, {} together", cut.parts, bytes_text(cut.parts_bytes))
                       : "no partial sums",
-        cut.worthwhile == 1                       ? "one thread"
-        : cut.worthwhile == cpu::most_cut_threads ? fmt::format("{} or more threads", cut.worthwhile)
-                                                  : fmt::format("{} threads", cut.worthwhile));
+        cut.worthwhile == 1 ? "one thread"
+        : cut.worthwhile == cpu::most_cut_threads
+            ? fmt::format("{} or more threads", cut.worthwhile)
+            : fmt::format("{} threads", cut.worthwhile));
 }
 
 std::string json_spread(const char *name, const cpu::spread &s) {
@@ -116,8 +117,7 @@ std::string json_text(const explanation &e) {
         json_string(to_string(e.plan->instruction_set())), json_string(e.plan->algorithm()),
         e.threads, json_string(e.plan->describe()), e.plan->workspace(), e.bound.flops * 1e-9,
         e.bound.bytes, e.bound.compute_bound() ? "compute" : "memory", e.cut.balance(),
-        e.cut.elapsed_seconds(), e.cut.parts, e.cut.parts_bytes, e.cut.worthwhile, stages,
-        refused);
+        e.cut.elapsed_seconds(), e.cut.parts, e.cut.parts_bytes, e.cut.worthwhile, stages, refused);
 }
 
 void print_text(const explanation &e) {

@@ -66,7 +66,8 @@ public:
         : name_(name), set_(kernels.set), threads_(threads_for(p, limits, kernels)),
           worthwhile_(cpu::cut_threads(p, kernels)),
           driver_(simplify(p), kernels, exact..., threads_, limits.workspace),
-          bias_(p, *best_fma(kernels.set), sums_of(driver_), limits.workspace), bytes_(joint_bytes(p)),
+          bias_(p, *best_fma(kernels.set), sums_of(driver_), limits.workspace),
+          bytes_(joint_bytes(p)),
           worth_joining_(p.what == pass::backward_weights || bound_by_memory(p, kernels)) {}
 
     [[nodiscard]] std::string_view algorithm() const override { return name_; }
@@ -93,7 +94,7 @@ public:
     [[nodiscard]] std::size_t joint_workspace() const override {
         if constexpr (requires { driver_.joins(); })
             if (driver_.joins() && balanced(sums_of(driver_)) && bias_.follows())
-                return driver_bytes() + bias_.workspace() + 64;
+                return driver_bytes() + whole_lines(bias_.workspace() + 64);
         return 0;
     }
     [[nodiscard]] bool worth_joining() const override { return worth_joining_; }
@@ -110,14 +111,16 @@ public:
     }
 
 private:
-    [[nodiscard]] std::size_t driver_bytes() const { return (driver_.workspace() + 63) / 64 * 64; }
+    static std::size_t whole_lines(std::size_t bytes) { return (bytes + 63) / 64 * 64; }
+    [[nodiscard]] std::size_t driver_bytes() const { return whole_lines(driver_.workspace()); }
 
     static cpu::sum_cut sums_of(const Driver &driver) {
         if constexpr (requires { driver.sums(); })
             if (driver.joins()) return driver.sums();
         return {};
     }
-    /// Whether the parts of a weights gradient, which a joint pass hands out, keep all threads busy.
+    /// Whether the parts of a weights gradient, which a joint pass hands out, keep all threads
+    /// busy.
     [[nodiscard]] bool balanced(const cpu::sum_cut &cut) const {
         return cut.parts == 0 || threads_ == 1
                || cpu::fair_share(cut.parts * cut.groups, 1, threads_) >= cpu::fair_enough;
@@ -146,7 +149,7 @@ private:
     int worthwhile_;
     Driver driver_;
     cpu::channel_sums bias_;
-    double bytes_;  // of a joint pass
+    double bytes_;        // of a joint pass
     bool worth_joining_;  // the data gradient decides
 };
 

@@ -22,8 +22,8 @@ struct plan_limits {
     std::size_t workspace = std::numeric_limits<std::size_t>::max();
     /// Non-empty: only the algorithm of this name (tests, benchmarks, explain).
     std::string_view only_algorithm = {};
-    /// Small problems run on fewer threads, down to the calling one, where waking more would cost more
-    /// than it brings.
+    /// Small problems run on fewer threads, down to the calling one, where waking more would cost
+    /// more than it brings.
     bool save_threads = false;
 };
 
@@ -45,7 +45,7 @@ public:
     virtual void execute(
         const buffers &data, void *workspace, const cpu::executor &threads) const = 0;
 
-    /// Bytes that start() needs; 0: this plan cannot go together with another.
+    /// Bytes that start() needs, whole cache lines; 0: this plan cannot go together with another.
     [[nodiscard]] virtual std::size_t joint_workspace() const = 0;
     /// Whether memory decides how long both gradients take, so that a joint pass is faster.
     [[nodiscard]] virtual bool worth_joining() const = 0;

@@ -65,10 +65,11 @@ std::string refuse_folded(const conv::problem &p, const kernel_set &kernels, boo
     // a vector unit does two products a cycle.
     const double products = kernels.parts == 1 ? 1 : kernels.parts == 2 ? 4 : 6;
     const dim together = groups_of_block(roles, p.groups, taps);
-    // Splitting costs more than small groups save, and f32 would be less exact than a plain sum: six
-    // roundings for each tile of 32 products, of which an output's own group has its share.
+    // Splitting costs more than small groups save, and f32 would be less exact than a plain sum:
+    // six roundings for each tile of 32 products, of which an output's own group has its share.
     if (kernels.parts > 1 && together > 1)
-        return "parts of " + std::to_string(together) + " groups in a tile cost more than they save";
+        return "parts of " + std::to_string(together)
+               + " groups in a tile cost more than they save";
     const double folded = products * block_cost(roles, taps, together);
     const double tiled =
         products * static_cast<double>(taps * div_up(roles.in_c, 32) * div_up(roles.out_c, 16));

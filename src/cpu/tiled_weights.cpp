@@ -179,8 +179,8 @@ task_cost tiled_weights::cost_of(const task &t) const {
         0};
 }
 
-void tiled_weights::run_tiles(const conv::buffers &data, scratch &s, float *partials, dim index,
-    dim first, dim last) const {
+void tiled_weights::run_tiles(
+    const conv::buffers &data, scratch &s, float *partials, dim index, dim first, dim last) const {
     if (amx()) clear_slack(s);
     for_each_tile(index, first, last, [&](task &t, bool begins) {
         t.partial = partials + t.part * partial_floats();

@@ -67,7 +67,7 @@ void join_steps(compiled_partition::impl &made) {
     for (const step &s : made.steps) {
         const std::size_t own = s.plan == nullptr ? 0 : s.plan->joint_workspace();
         if (own == 0 || !s.plan->worth_joining()) return;
-        bytes += (own + 63) / 64 * 64;
+        bytes += own;
     }
     if (bytes > made.limits.workspace) return;
     made.joined = true;

@@ -205,7 +205,7 @@ void compiled_partition::impl::execute(const stream &on, std::span<const tensor>
             const step_arguments given(steps[i], ins, outs);
             memory[i] = bind_memory(steps[i].attrs, given.view());
             steps[i].plan->start(memory[i], at, threads, pass);
-            at += (steps[i].plan->joint_workspace() + 63) / 64 * 64;
+            at += steps[i].plan->joint_workspace();
         }
         cpu::run_joint(pass, threads);
         return;

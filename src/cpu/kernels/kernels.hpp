@@ -64,8 +64,8 @@ struct product_args {
     dim a_step, b_step;  // bytes from one k unit to the next
     dim a_m;             // bytes from row m of A to row m + 1 (not amx)
     bool accumulate;     // C += …; otherwise C = …
-    // dot2 only: if not null, results leave here as bf16, rows `ld_out` elements apart, and C is only
-    // read.
+    // dot2 only: if not null, results leave here as bf16, rows `ld_out` elements apart, and C is
+    // only read.
     std::uint16_t *out = nullptr;
     dim ld_out = 0;
     dim last = 0;  // columns of the last vector that are stored (not amx, no accumulate); 0: all

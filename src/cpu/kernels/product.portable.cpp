@@ -25,7 +25,8 @@ const kernel_set *fma_portable() {
         nullptr, nullptr, product, pack_channels, pack_pixels, scan, pack_weights, pack_positions,
         nullptr, store, transpose_elements, dot,
         {0, V::max_dot[1], V::max_dot[2], V::max_dot[3], V::max_dot[4]}, depthwise_portable,
-        depthwise_gradient_portable, widen_rows_portable, narrow_rows_portable, sum_positions_portable};
+        depthwise_gradient_portable, widen_rows_portable, narrow_rows_portable,
+        sum_positions_portable};
     return &set;
 }
 
