@@ -286,10 +286,11 @@ void narrow_data::multiply(const scratch &s, const task &t, dim chunk) const {
         const bool cut = t.padded && worth_cutting(t, f, length[1]);
         for (dim d = 0; d < length[0]; ++d)
             for (dim h = 0; h < length[1];) {
-                const dim rows = cut ? same_taps(t, f, h, length[1] - h) : length[1];
+                const dim rows =
+                    cut ? same_taps(walk_[1], *f.axis[1], t.t0[1] + h, length[1] - h) : length[1];
                 args.a_run = t.padded ? s.runs : tap_packed_.data() + f.first_tap;
                 args.b_run = t.padded ? s.runs + taps_ : tap_patch_.data() + f.first_tap;
-                args.runs = t.padded ? list_runs(walk_, f, t, d, h, rows,
+                args.runs = t.padded ? list_runs(walk_, f, t, {d, h, rows, 0, length[2]},
                                 {tap_packed_.data(), tap_patch_.data()}, {s.runs, s.runs + taps_})
                                      : f.taps;
                 const dim count = (rows - 1) * patch_[2].length + length[2];
@@ -311,18 +312,6 @@ void narrow_data::multiply(const scratch &s, const task &t, dim chunk) const {
     }
 }
 
-/// Rows from h on, at most `rows`, whose taps along the height meet the input or not just like
-/// those of row h.
-dim narrow_data::same_taps(const task &t, const conv_phase &f, dim h, dim rows) const {
-    for (const axis_tap &tap : f.axis[1]->taps) {
-        dim lo, hi;
-        clip((t.t0[1] + h) * walk_[1].in_step + tap.off, walk_[1].in_step, rows, walk_[1].in_length,
-            lo, hi);
-        rows = lo > 0 ? lo : hi > 0 ? hi : rows;
-    }
-    return rows;
-}
-
 /// Whether it takes fewer vectors to go through the rows in pieces, each with the taps that meet
 /// the input there. A piece writes a few lanes beyond its end, which the next one overwrites; what
 /// accumulates cannot be cut.
@@ -334,7 +323,7 @@ bool narrow_data::worth_cutting(const task &t, const conv_phase &f, dim rows) co
     };
     dim pieces = 0;
     for (dim h = 0, count; h < rows; h += count) {
-        count = same_taps(t, f, h, rows - h);
+        count = same_taps(walk_[1], *f.axis[1], t.t0[1] + h, rows - h);
         for (const axis_tap &tap : f.axis[1]->taps) {
             const dim in = (t.t0[1] + h) * walk_[1].in_step + tap.off;
             if (in >= 0 && in < walk_[1].in_length) pieces += vectors(count);

@@ -47,7 +47,6 @@ private:
     void pack_patch(const scratch &s, const task &t, dim chunk) const;
     void multiply(const scratch &s, const task &t, dim chunk) const;
     [[nodiscard]] bool worth_cutting(const task &t, const conv_phase &f, dim rows) const;
-    [[nodiscard]] dim same_taps(const task &t, const conv_phase &f, dim h, dim rows) const;
     void multiply_careful(const scratch &s, const task &t) const;
     void store_tile(const scratch &s, const task &t) const;
 

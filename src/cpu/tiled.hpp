@@ -116,25 +116,40 @@ void for_each_patch_row(const axis_walk (&walk)[3], const axis_patch (&patch)[3]
                     }
 }
 
-/// The taps of a phase of which some position in rows [h, h + rows) of plane d of a tile lies
-/// inside the input: their entries of two lists, and how many. Taps that meet only padding would
-/// add zeros: with large dilations, or on small maps, that is a third of all.
-inline dim list_runs(const axis_walk (&walk)[3], const conv_phase &f, const tile_place &t, dim d,
-    dim h, dim rows, const dim *const (&lists)[2], dim *const (&out)[2]) {
+/// Positions of an axis from `first` on, at most `count`, whose taps meet the input or not just
+/// like those of the first.
+inline dim same_taps(const axis_walk &walk, const axis_phase &phase, dim first, dim count) {
+    for (const axis_tap &tap : phase.taps) {
+        dim lo, hi;
+        clip(first * walk.in_step + tap.off, walk.in_step, count, walk.in_length, lo, hi);
+        count = lo > 0 ? lo : hi > 0 ? hi : count;
+    }
+    return count;
+}
+
+/// Rows [h, h + rows) of plane d of a tile, and of each columns [x, x + columns).
+struct tile_rows {
+    dim d, h, rows, x, columns;
+};
+
+/// The taps of a phase of which some position of `of` lies inside the input: their entries of two
+/// lists, and how many. Taps that meet only padding would add zeros: with large dilations, or on
+/// small maps, that is a third of all.
+inline dim list_runs(const axis_walk (&walk)[3], const conv_phase &f, const tile_place &t,
+    const tile_rows &of, const dim *const (&lists)[2], dim *const (&out)[2]) {
     const auto inside = [&](int a, dim first, dim count, dim off) {
         const dim low = (t.t0[a] + first) * walk[a].in_step + off;
         return low + (count - 1) * walk[a].in_step >= 0 && low < walk[a].in_length;
     };
     dim runs = 0, tap = f.first_tap;
-    const dim widths = static_cast<dim>(f.axis[2]->taps.size());
     for (const axis_tap &kd : f.axis[0]->taps)
         for (const axis_tap &kh : f.axis[1]->taps) {
-            const bool real = inside(0, d, 1, kd.off) && inside(1, h, rows, kh.off);
-            for (dim kw = 0; real && kw < widths; ++kw, ++runs) {
-                out[0][runs] = lists[0][tap + kw];
-                out[1][runs] = lists[1][tap + kw];
+            const bool real = inside(0, of.d, 1, kd.off) && inside(1, of.h, of.rows, kh.off);
+            for (const axis_tap &kw : f.axis[2]->taps) {
+                out[0][runs] = lists[0][tap];
+                out[1][runs] = lists[1][tap++];
+                runs += real && inside(2, of.x, of.columns, kw.off) ? 1 : 0;
             }
-            tap += widths;
         }
     return runs;
 }

@@ -359,6 +359,26 @@ bool tiled_data::stores_itself(dim panel) const {
     return write_output_ && (missing_columns(panel) == 0 || !sums_there);
 }
 
+/// Whether it costs less to go through a row of `count` columns in pieces, each with the taps that
+/// meet the input there: with large dilations much of a row lies beside the input.
+bool tiled_data::worth_cutting(const conv_phase &f, const task &t, dim count) const {
+    if (!t.padded || flat_ || kernels_.format == operand_format::amx) return false;
+    const auto cost = [&](dim rows) {
+        const dim blocks = div_up(rows, kernels_.max_m[vectors_]);
+        return static_cast<double>(blocks) * step_cost(div_up(rows, blocks), vectors_);
+    };
+    double pieces = 0;
+    for (dim x = 0, piece; x < count; x += piece) {
+        const dim first = t.t0[2] + x;
+        piece = same_taps(walk_[2], *f.axis[2], first, count - x);
+        for (const axis_tap &tap : f.axis[2]->taps) {
+            const dim in = first * walk_[2].in_step + tap.off;
+            if (in >= 0 && in < walk_[2].in_length) pieces += cost(piece);
+        }
+    }
+    return pieces < 0.95 * cost(count) * static_cast<double>(f.axis[2]->taps.size());
+}
+
 void tiled_data::multiply(const scratch &s, const task &t, dim chunk) const {
     const dim chunk_units = units(chunk_channels(chunk)), size = static_cast<dim>(size_of(p_.type));
     const char *weights =
@@ -387,6 +407,7 @@ void tiled_data::multiply(const scratch &s, const task &t, dim chunk) const {
         args.a_run = t.padded ? s.runs : taps.data() + f.first_tap;
         args.b_run = t.padded ? s.runs + taps_ : packed + f.first_tap;
         args.runs = f.taps;
+        const bool cut = worth_cutting(f, t, length[2]);
         for (dim j = 0; j < t.panels; ++j) {
             const dim panel = t.first_panel + j;
             const bool leaves = stores_itself(panel) && (float_output || chunk == chunks_ - 1);
@@ -399,9 +420,7 @@ void tiled_data::multiply(const scratch &s, const task &t, dim chunk) const {
             args.accumulate = chunk > 0 || (to_output && p_.accumulate);
             args.b = weights + j * panel_bytes(chunk_units);
             for_each_run(length, [&](dim d, dim h, dim count) {
-                if (t.padded)
-                    args.runs = list_runs(walk_, f, t, d, h, flat_ ? length[1] : 1,
-                        {taps.data(), packed}, {s.runs, s.runs + taps_});
+                const dim rows = flat_ ? length[1] : 1;
                 void *place =
                     out + size * out_position(roles_.out, f, t, panel * panel_width(), d, h);
                 args.c = to_output ? static_cast<float *>(place)
@@ -413,10 +432,18 @@ void tiled_data::multiply(const scratch &s, const task &t, dim chunk) const {
                                              + (t.t0[1] + h) * walk_[1].in_step * roles_.in.x[1]
                                              + t.t0[2] * walk_[2].in_step * roles_.in.x[2])
                                    : (d * patch_[1].length + h) * patch_[2].row * position_bytes_);
-                multiply_run(kernels_, args, count, static_cast<int>(panel_vectors(panel)),
-                    {.a = direct && pointwise && j == 0, .c = leaves && pointwise});
-                if (chunk == chunks_ - 1 && !leaves)
-                    store_rows(s, t, ph, j, d, h, flat_ ? length[1] : 1);
+                for (dim x = 0, piece = count; x < count; x += piece) {
+                    if (cut) piece = same_taps(walk_[2], *f.axis[2], t.t0[2] + x, count - x);
+                    if (t.padded)
+                        args.runs = list_runs(walk_, f, t, {d, h, rows, x, cut ? piece : length[2]},
+                            {taps.data(), packed}, {s.runs, s.runs + taps_});
+                    multiply_run(kernels_, args, piece, static_cast<int>(panel_vectors(panel)),
+                        {.a = direct && pointwise && j == 0, .c = leaves && pointwise});
+                    args.a += piece * args.a_m;
+                    args.c += piece * args.ldc;
+                    if (args.out != nullptr) args.out += piece * args.ld_out;
+                }
+                if (chunk == chunks_ - 1 && !leaves) store_rows(s, t, ph, j, d, h, rows);
             });
         }
     }

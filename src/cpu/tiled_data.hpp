@@ -101,6 +101,7 @@ private:
         const scratch &s, const pack_args &args, int vectors, dim tap_pitch, dim k_pitch) const;
     [[nodiscard]] value_range pack_patch(const scratch &s, const task &t, dim chunk) const;
     [[nodiscard]] value_range scan_input(const task &t, dim chunk) const;
+    [[nodiscard]] bool worth_cutting(const conv_phase &f, const task &t, dim count) const;
     void multiply(const scratch &s, const task &t, dim chunk) const;
     void multiply_rows(const scratch &s, const task &t) const;
     void store_positions(

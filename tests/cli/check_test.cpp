@@ -143,7 +143,7 @@ TEST(bench, json_has_the_documented_keys) {
     r.threads = 2;
     r.min_seconds = 0.001;
     r.median_seconds = 0.002;
-    r.bound.flops = 4e6;
+    r.bound.flops = r.bound.needed = 4e6;
     r.bound.bytes = 1e3;
     r.bound.peak_flops = 8e9;
     r.bound.peak_bandwidth = 1e9;
