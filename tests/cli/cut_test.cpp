@@ -96,8 +96,11 @@ void check_balance(int threads, dim mb, Isas &&no_exception) {
             std::printf("%d\t%.3f\t%.0f\t%s\n", threads, cut.balance(), cut.total_seconds() * 1e6,
                 name_of(c, plan).c_str());
     });
-    // Nearly all reach it; docs/scaling-out.md lists the others.
-    EXPECT_LE(s.poor, s.worthwhile / 40) << "of " << s.worthwhile;
+    // Nearly all reach it; docs/scaling-out.md lists the others. (Sanitized builds see too few
+    // plans to count.)
+    if (!test::is_sanitized) {
+        EXPECT_LE(s.poor, s.worthwhile / 40) << "of " << s.worthwhile;
+    }
     EXPECT_GT(s.worst, 0.7);
     EXPECT_GT(s.worthwhile, s.plans / 20);
     std::printf("%d threads: %d of %d plans below %.2f, the worst %.3f\n", threads, s.poor,
