@@ -210,13 +210,19 @@ task_cost narrow_data::cost_of(const task &t) const {
         each * size * outputs * out_c};
 }
 
+/// Never -0, and 0 where there is none: every sum meets it, so that none stays -0. A sum is -0
+/// where products underflow, unless a tap in padding adds 0 to it, and which of those are left out
+/// depends on the tile.
+float narrow_data::bias_of(const conv::buffers &data, dim channel) const {
+    return p_.bias ? load_float(data.bias, p_.type, channel * p_.bias_stride) + 0.0F : 0.0F;
+}
+
 void narrow_data::run_task(scratch &s, const task &t) const {
     if (s.held != t.first_group) {
         s.held = t.first_group;
         s.nonfinite = false;
-        for (dim c = 0; p_.bias && c < t.groups * roles_.out_c; ++c)
-            s.bias[c] = load_float(
-                t.data->bias, p_.type, (t.first_group * roles_.out_c + c) * p_.bias_stride);
+        for (dim c = 0; c < t.groups * roles_.out_c; ++c)
+            s.bias[c] = bias_of(*t.data, t.first_group * roles_.out_c + c);
         for (dim chunk = chunks_ - 1; chunk >= 0; --chunk) pack_weights(s, t, chunk);
     }
     for (dim chunk = 0; chunk < chunks_; ++chunk) {
@@ -362,7 +368,7 @@ void narrow_data::store_tile(const scratch &s, const task &t) const {
     args.cs = roles_.out.c;
     args.xs = roles_.out.x[2] * walk_[2].out_step;
     args.channels = t.groups * roles_.out_c;
-    args.bias = p_.bias ? s.bias : nullptr;
+    args.bias = s.bias;
     args.add_cs = p_.add_strides.c;
     args.add_xs = p_.add_strides.x[2] * walk_[2].out_step;
     args.accumulate = p_.accumulate;

@@ -42,6 +42,7 @@ private:
 
     [[nodiscard]] task make_task(const conv::buffers &data, dim index) const;
     [[nodiscard]] task_cost cost_of(const task &t) const;
+    [[nodiscard]] float bias_of(const conv::buffers &data, dim channel) const;
     void run_task(scratch &s, const task &t) const;
     void pack_weights(scratch &s, const task &t, dim chunk) const;
     void pack_patch(const scratch &s, const task &t, dim chunk) const;

@@ -1,5 +1,7 @@
 // Random problems on every instruction set and every algorithm, between guard pages: exact on
 // integers, within the derived bound on real data, the same bits for any number of threads.
+#include <cmath>
+
 #include <gtest/gtest.h>
 
 #include <convgrad/error.hpp>
@@ -98,6 +100,40 @@ void check_threads(std::uint64_t first, std::uint64_t count, double max_macs) {
                         << threads << " threads, " << to_string(set) << ", " << to_text(p);
                 }
         }
+    }
+}
+
+/// So small that products of two underflow.
+void make_tiny(workbench &bench) {
+    const problem &p = bench.problem();
+    for (const role r : all_roles) {
+        if (r == output_of(p) || r == role::bias || span_of(p, r) == 0) continue;
+        for_each_element(extents_of(p, r), [&](const auto &, dim offset) {
+            bench.write(r, offset, std::ldexp(bench.read(r, offset), offset % 2 == 0 ? -70 : -80));
+        });
+    }
+}
+
+// A sum of products that underflow may be -0. Whether padding adds 0 to it must not depend on where
+// tiles lie.
+TEST(random_problems, small_same_bits_where_products_underflow) {
+    workbench bench;
+    const std::uint64_t first = 90001, end = first + sampled<std::uint64_t>(6000, 8);
+    for (std::uint64_t seed = first; seed < end; ++seed) {
+        rng random(seed);
+        problem p = random_problem(random, 2e4);
+        if (p.type == data_type::f16) continue;
+        p.bias = p.bias && p.what == pass::backward_weights;
+        bench.load(p, fill::reals, seed);
+        make_tiny(bench);
+        run_everywhere(bench, affordable_isas(seed, 16), [&](isa set, std::string_view algorithm) {
+            const auto once = bench.output_bytes();
+            bench.run({.max_isa = set, .threads = 4, .algorithm = algorithm});
+            EXPECT_EQ(bench.output_bytes(), once)
+                << to_string(set) << ' ' << algorithm << ", " << to_text(p);
+            return true;
+        });
+        if (testing::Test::HasFailure()) return;
     }
 }
 
