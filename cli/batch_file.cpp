@@ -24,7 +24,8 @@ struct word {
 
 std::vector<word> read_words(const fs::path &file) {
     std::ifstream in(file);
-    if (!in || fs::is_directory(file))
+    std::error_code none;
+    if (!in || fs::is_directory(file, none))
         throw usage_error(fmt::format("cannot read batch file '{}'", file.string()));
     std::vector<word> words;
     std::string text;
@@ -152,8 +153,9 @@ private:
     /// Beside the file that names it, else as it stands.
     static fs::path find(const std::string &name, const fs::path &from, const std::string &where) {
         fs::path beside = from.parent_path() / name;
-        if (fs::exists(beside)) return beside;
-        if (fs::exists(name)) return name;
+        std::error_code none;  // a name that cannot be one is that of no file
+        if (fs::exists(beside, none)) return beside;
+        if (fs::exists(name, none)) return name;
         throw usage_error(fmt::format("{}: cannot find batch file '{}'", where, name));
     }
 

@@ -109,6 +109,10 @@ TEST_F(batch_file, long_expressions_and_texts_are_refused) {
     EXPECT_EQ(read("--match=.*a\nic1n" + long_text + "\n").entries.size(), 1U);
 }
 
+TEST_F(batch_file, names_of_files_may_be_too_long) {
+    EXPECT_THROW(static_cast<void>(read("--batch=" + std::string(5000, 'b') + "\n")), usage_error);
+}
+
 TEST_F(batch_file, options_and_problem_on_one_line) {
     const batch b = read("--reset --allow-enum-tags-only=0 --dir=BWD_D --dt=bf16:bf16:bf16 "
                          "--stag=acdeb ic1 --dir=BWD_W ic2\n");
