@@ -4,6 +4,7 @@
 #include <cctype>
 #include <charconv>
 #include <filesystem>
+#include <system_error>
 
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
@@ -212,7 +213,8 @@ void read_batches(std::vector<request> &requests, const selection_options &optio
     const choices &c, std::vector<std::string> &notes) {
     int foreign = 0;
     for (const std::string &name : options.batches) {
-        if (!std::filesystem::exists(name)) {
+        std::error_code none;  // a name too long for a file is no file
+        if (!std::filesystem::exists(name, none)) {
             // `--batch FILE PROBLEM`: the option takes any number of files, so tell them apart
             // here.
             try {

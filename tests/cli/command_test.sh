@@ -71,6 +71,8 @@ bad '--mb' verify --mb -1 ic3ih5oc4kh3
 bad '--seed' verify --seed x ic3ih5oc4kh3
 bad 'position 4' verify ic3xh5oc4kh3
 bad "cannot read batch file '$work/absent'" verify --batch "$work/absent"
+long=$(printf 'x%.0s' $(seq 1 5000))  # longer than any file name
+bad "cannot read batch file 'xxx" verify --batch "$long"
 printf 'ic3ih5oc4kh3\n# comment\nic3ih5oc4kz3\n' >"$work/wrong"
 bad "$work/wrong:3" verify --batch "$work/wrong"
 printf -- '--batch=wrong2\n' >"$work/wrong2"
