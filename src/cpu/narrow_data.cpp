@@ -327,14 +327,7 @@ bool narrow_data::worth_cutting(const task &t, const conv_phase &f, dim rows) co
     const auto vectors = [&](dim count) {
         return div_up((count - 1) * patch_[2].length + width, kernels_.lanes);
     };
-    dim pieces = 0;
-    for (dim h = 0, count; h < rows; h += count) {
-        count = same_taps(walk_[1], *f.axis[1], t.t0[1] + h, rows - h);
-        for (const axis_tap &tap : f.axis[1]->taps) {
-            const dim in = (t.t0[1] + h) * walk_[1].in_step + tap.off;
-            if (in >= 0 && in < walk_[1].in_length) pieces += vectors(count);
-        }
-    }
+    const dim pieces = cost_of_pieces(walk_[1], *f.axis[1], t.t0[1], rows, vectors);
     return pieces < vectors(rows) * static_cast<dim>(f.axis[1]->taps.size());
 }
 

@@ -198,13 +198,10 @@ void pointwise_data::run_task(scratch &s, const task &t) const {
 /// Fetches what the step from position x on will need.
 void pointwise_data::expect_next(const task &t, const channel_block &rows, dim x) const {
     const dim count = std::min(step(), t.count - x);
-    const auto bytes = [](const float *p) {
-        return static_cast<const char *>(static_cast<const void *>(p));
-    };
     for (dim c = 0; rows.first == 0 && c < roles_.in_c; ++c)
-        expect_read(bytes(t.in + c * roles_.in.c + x), 4 * count);
+        expect_read(bytes_at(t.in + c * roles_.in.c + x), 4 * count);
     for (dim c = rows.first; c < rows.first + rows.count; ++c)
-        expect_write(bytes(t.out + c * roles_.out.c + x), 4 * count);
+        expect_write(bytes_at(t.out + c * roles_.out.c + x), 4 * count);
 }
 
 void pointwise_data::pack_weights(const scratch &s, const task &t) const {
@@ -220,19 +217,16 @@ void pointwise_data::pack_weights(const scratch &s, const task &t) const {
 
 void pointwise_data::multiply(
     const scratch &s, const task &t, const channel_block &rows, dim x, dim count) const {
-    const auto bytes = [](const float *p) {
-        return static_cast<const char *>(static_cast<const void *>(p));
-    };
     static constexpr dim start = 0;
     const bool whole = count % kernels_.lanes == 0, direct = whole && !buffered_;
     product_args args{};
-    args.a = bytes(s.weights + rows.first);
+    args.a = bytes_at(s.weights + rows.first);
     args.a_m = 4;
     args.a_step = 4 * roles_.out_c;
     args.a_run = args.b_run = &start;
     args.runs = 1;
     args.k = roles_.in_c;
-    args.b = bytes(whole ? t.in + x : s.in);
+    args.b = bytes_at(whole ? t.in + x : s.in);
     args.b_step = 4 * (whole ? roles_.in.c : step());
     args.c = direct ? t.out + rows.first * roles_.out.c + x : s.c;
     args.ldc = direct ? roles_.out.c : step();

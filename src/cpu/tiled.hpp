@@ -127,6 +127,22 @@ inline dim same_taps(const axis_walk &walk, const axis_phase &phase, dim first, 
     return count;
 }
 
+/// What positions [first, first + count) of an axis cost tap by tap if they are cut into pieces of
+/// same_taps() and a piece leaves out the taps that do not meet the input.
+template <typename Cost>
+auto cost_of_pieces(
+    const axis_walk &walk, const axis_phase &phase, dim first, dim count, Cost &&cost) {
+    decltype(cost(count)) sum = 0;
+    for (dim x = 0, piece; x < count; x += piece) {
+        piece = same_taps(walk, phase, first + x, count - x);
+        for (const axis_tap &tap : phase.taps) {
+            const dim in = (first + x) * walk.in_step + tap.off;
+            if (in >= 0 && in < walk.in_length) sum += cost(piece);
+        }
+    }
+    return sum;
+}
+
 /// Rows [h, h + rows) of plane d of a tile, and of each columns [x, x + columns).
 struct tile_rows {
     dim d, h, rows, x, columns;

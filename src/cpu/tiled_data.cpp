@@ -367,15 +367,7 @@ bool tiled_data::worth_cutting(const conv_phase &f, const task &t, dim count) co
         const dim blocks = div_up(rows, kernels_.max_m[vectors_]);
         return static_cast<double>(blocks) * step_cost(div_up(rows, blocks), vectors_);
     };
-    double pieces = 0;
-    for (dim x = 0, piece; x < count; x += piece) {
-        const dim first = t.t0[2] + x;
-        piece = same_taps(walk_[2], *f.axis[2], first, count - x);
-        for (const axis_tap &tap : f.axis[2]->taps) {
-            const dim in = first * walk_[2].in_step + tap.off;
-            if (in >= 0 && in < walk_[2].in_length) pieces += cost(piece);
-        }
-    }
+    const double pieces = cost_of_pieces(walk_[2], *f.axis[2], t.t0[2], count, cost);
     return pieces < 0.95 * cost(count) * static_cast<double>(f.axis[2]->taps.size());
 }
 
