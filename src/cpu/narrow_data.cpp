@@ -26,9 +26,8 @@ constexpr dim weights_most = 1 << 20;  // that stay packed
 
 }  // namespace
 
-struct narrow_data::task : tile_place {
+struct narrow_data::task : group_place {
     const conv::buffers *data;
-    dim n, images, first_group, groups;
 };
 
 struct narrow_data::scratch {
@@ -163,11 +162,7 @@ narrow_data::task narrow_data::make_task(const conv::buffers &data, dim index) c
     task t{};
     t.data = &data;
     index = place_tile(walk_, tile_, tiles_, index, t);
-    const dim image_groups = div_up(p_.mb, images_per_task_);
-    t.first_group = index / image_groups * groups_;
-    t.groups = std::min(groups_, p_.groups - t.first_group);
-    t.n = index % image_groups * images_per_task_;
-    t.images = std::min(images_per_task_, p_.mb - t.n);
+    place_groups(p_, groups_, images_per_task_, index, t);
     return t;
 }
 

@@ -49,6 +49,21 @@ inline dim place_tile(const axis_walk (&walk)[3], const dim (&tile)[3], const di
     return index;
 }
 
+/// A tile of some images and of some groups of channels.
+struct group_place : tile_place {
+    dim n, images, first_group, groups;
+};
+
+/// What place_tile() left of an index: images first, `images` of them together, then groups.
+inline void place_groups(
+    const conv::problem &p, dim groups, dim images, dim index, group_place &place) {
+    const dim image_groups = div_up(p.mb, images);
+    place.first_group = index / image_groups * groups;
+    place.groups = std::min(groups, p.groups - place.first_group);
+    place.n = index % image_groups * images;
+    place.images = std::min(images, p.mb - place.n);
+}
+
 /// How much of a tile a phase has; false: nothing.
 template <typename Phase>
 bool phase_length(const Phase &f, const tile_place &place, dim (&length)[3]) {
