@@ -63,6 +63,7 @@ std::string refuse_folded_weights(const conv::problem &p, bool asked) {
 }
 
 bool folding_beats_pairs(const conv::problem &p, const kernel_set &kernels) {
+    if (p.ic == 0 || p.oc == 0) return false;  // nothing to multiply
     const dim columns = div_up(p.oc, kernels.lanes), panels = div_up(columns, kernels.max_vectors);
     const dim vectors = div_up(columns, panels), rows = p.x[2].kernel * p.ic;
     const dim blocks = div_up(rows, kernels.max_m[vectors]);

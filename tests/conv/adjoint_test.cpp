@@ -90,7 +90,7 @@ TEST(adjoint, exact_on_integers) {
     int checked = 0;
     for (std::uint64_t seed = 1; seed <= 1500; ++seed) {
         rng random(seed);
-        const problem p = random_problem(random, 5e4);
+        const problem p = random_problem(random, 5e4, inputs::apart);
         t.load(p, fill::integers, seed);
         for (const isa set : affordable_isas(seed)) {
             t.run(set);
@@ -108,7 +108,7 @@ TEST(adjoint, within_bound_on_reals) {
     triple t;
     for (std::uint64_t seed = 5001; seed <= 5400; ++seed) {
         rng random(seed);
-        const problem p = random_problem(random, 5e4);
+        const problem p = random_problem(random, 5e4, inputs::apart);
         t.load(p, fill::reals, seed);
         const auto [magnitude, terms] = t.magnitude();
         const double half_ulp = p.type == data_type::f32    ? 0x1p-24

@@ -89,6 +89,28 @@ TEST(edges, no_output_channels) {
     });
 }
 
+// Plans weigh channels against vectors and blocks, which must not divide by those that are missing.
+TEST(edges, no_channels_beside_any_number) {
+    workbench bench;
+    for (const pass what : passes)
+        for (const data_type type : types)
+            for (const dim many : {1, 2, 3, 8, 9, 16, 17, 24, 32, 33, 64, 65, 128, 130, 256})
+                for (const bool inputs : {false, true})
+                    for (const dim groups : {1, 3})
+                        for (const dim kernel : {1, 3}) {
+                            problem p;
+                            p.what = what;
+                            p.type = p.out_type = type;
+                            p.mb = 2;
+                            p.groups = groups;
+                            p.ic = inputs ? many : 0;
+                            p.oc = inputs ? 0 : many;
+                            p.x[2] = make_axis(5, kernel, 1, 1, kernel / 2, kernel / 2);
+                            set_layouts(p, data_layout::nxc, weights_layout::xio, data_layout::ncx);
+                            expect_exact(bench, p);
+                        }
+}
+
 TEST(edges, nothing_at_all) {
     workbench bench;
     for_each_setting([&](problem &p, auto set) {

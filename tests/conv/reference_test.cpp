@@ -244,7 +244,7 @@ TEST(reference, gradients_are_finite_differences) {
     workbench forward, data, weights;
     for (std::uint64_t seed = 1; seed <= 150; ++seed) {
         rng random(seed);
-        problem p = random_problem(random, 600);
+        problem p = random_problem(random, 600, inputs::apart);
         p.what = pass::forward;
         p.type = p.out_type = data_type::f32;
         p.bias = p.add = p.relu = p.accumulate = false;

@@ -66,6 +66,7 @@ TEST(special_values, zeros_meet_infinities) {
         problem p = random_problem(random, 1e4);
         bench.load(p, fill::reals, seed);
         const auto inputs = inputs_of(p);
+        if (inputs.size() < 2) continue;  // no channels
         for_each_element(extents_of(p, inputs[0]),
             [&](const auto &, dim offset) { bench.write(inputs[0], offset, 0); });
         sprinkle(bench, random, inputs[1], 2, {infinity, -infinity, nan});
@@ -171,6 +172,7 @@ TEST(special_values, previous_nan_only_matters_when_accumulating) {
     for (std::uint64_t seed = 1; seed <= 300; ++seed) {
         rng random(seed);
         problem p = random_problem(random, 1e4);
+        if (span_of(p, output_of(p)) == 0) continue;
         p.accumulate = true;
         bench.load(p, fill::reals, seed);
         bench.write_initial(output_of(p), 0, nan);

@@ -55,12 +55,13 @@ void set_data_strides(
 
 void set_weights_strides(problem &p, weights_layout layout) {
     conv::weights_strides &s = p.weights;
-    stride_setter set(layout == weights_layout::gaps);
+    stride_setter set(layout == weights_layout::gaps || layout == weights_layout::oix_gaps);
     const auto space = [&] {
         set.axis(p.x[2].kernel, s.k[2]).axis(p.x[1].kernel, s.k[1]).axis(p.x[0].kernel, s.k[0]);
     };
     switch (layout) {
     case weights_layout::oix:
+    case weights_layout::oix_gaps:
         space();
         set.axis(p.ic, s.i).axis(p.oc, s.o).axis(p.groups, s.g);
         break;
@@ -205,14 +206,37 @@ void halve_largest(problem &p) {
 
 }  // namespace
 
-void set_random_layouts(rng &random, problem &p) {
+namespace {
+
+void overlap(rng &random, std::initializer_list<dim *> strides) {
+    for (dim *stride : strides)
+        if (random.chance(0.5)) *stride = random.between(1, std::min<dim>(*stride, 8));
+}
+
+}  // namespace
+
+void overlap_inputs(rng &random, problem &p) {
+    const role out = output_of(p);
+    const auto data = [&](conv::data_strides &s) {
+        overlap(random, {&s.n, &s.c, &s.x[0], &s.x[1], &s.x[2]});
+    };
+    if (out != role::src && random.chance(0.5)) data(p.src);
+    if (out != role::dst && random.chance(0.5)) data(p.dst);
+    if (out != role::weights && random.chance(0.5))
+        overlap(random, {&p.weights.g, &p.weights.o, &p.weights.i, &p.weights.k[0], &p.weights.k[1],
+                            &p.weights.k[2]});
+    if (p.add && random.chance(0.5)) data(p.add_strides);
+}
+
+void set_random_layouts(rng &random, problem &p, inputs allowed) {
     // Packed formats most of the time, both data tensors alike: what the fast paths look for.
     const auto data = [&] {
         return random.pick({data_layout::nxc, data_layout::nxc, data_layout::ncx, data_layout::ncx,
             data_layout::nxc_gaps, data_layout::ncx_gaps, data_layout::cxn});
     };
-    const auto weights = random.pick({weights_layout::oix, weights_layout::xio,
-        weights_layout::o_gi_x, weights_layout::x_gi_o, weights_layout::gaps});
+    const auto weights =
+        random.pick({weights_layout::oix, weights_layout::xio, weights_layout::o_gi_x,
+            weights_layout::x_gi_o, weights_layout::gaps, weights_layout::oix_gaps});
     const data_layout src = data();
     set_layouts(p, src, weights, random.chance(0.8) ? src : data());
     p.bias_stride = random.chance(0.8) ? 1 : 3;
@@ -221,6 +245,7 @@ void set_random_layouts(rng &random, problem &p) {
         set_layouts(other, data(), weights, data());
         p.add_strides = other.add_strides;
     }
+    if (random.chance(0.08) && allowed == inputs::any) overlap_inputs(random, p);
 }
 
 void set_random_extras(rng &random, problem &p) {
@@ -238,7 +263,7 @@ void set_random_extras(rng &random, problem &p) {
     p.accumulate = random.chance(0.25);
 }
 
-problem random_problem(rng &random, double max_macs) {
+problem random_problem(rng &random, double max_macs, inputs allowed) {
     problem p;
     p.what = random.pick({pass::forward, pass::backward_data, pass::backward_weights});
     p.type = random.pick({data_type::f32, data_type::bf16, data_type::f16});
@@ -251,6 +276,7 @@ problem random_problem(rng &random, double max_macs) {
         if (random.chance(0.5)) p.ic = 1;
         if (p.ic == 1 && random.chance(0.6)) p.oc = random.pick<dim>({1, 1, 1, 2, 3});
     }
+    if (random.chance(0.03)) (random.chance(0.5) ? p.ic : p.oc) = 0;
     const auto rank = static_cast<std::size_t>(random.pick({1, 2, 2, 2, 3}));
     for (std::size_t d = 3 - rank; d < 3; ++d) p.x[d] = random_axis(random);
     while (conv::macs(p) > max_macs) {
@@ -259,7 +285,7 @@ problem random_problem(rng &random, double max_macs) {
         if (conv::macs(p) >= before) break;
     }
     set_random_extras(random, p);
-    set_random_layouts(random, p);
+    set_random_layouts(random, p, allowed);
     return p;
 }
 

@@ -16,10 +16,10 @@ inline constexpr data_layout all_data_layouts[] = {data_layout::nxc, data_layout
     data_layout::nxc_gaps, data_layout::ncx_gaps, data_layout::cxn};
 
 /// OIX (G·O, I, K…), XIO (K…, I, G·O); the documents' grouped forms of IOX and XOI, in canonical
-/// names (O, G·I, K…) and (K…, G·I, O); and (K…, I, G·O) with gaps.
-enum class weights_layout { oix, xio, o_gi_x, x_gi_o, gaps };
+/// names (O, G·I, K…) and (K…, G·I, O); and (K…, I, G·O) and OIX with gaps.
+enum class weights_layout { oix, xio, o_gi_x, x_gi_o, gaps, oix_gaps };
 inline constexpr weights_layout all_weights_layouts[] = {weights_layout::oix, weights_layout::xio,
-    weights_layout::o_gi_x, weights_layout::x_gi_o, weights_layout::gaps};
+    weights_layout::o_gi_x, weights_layout::x_gi_o, weights_layout::gaps, weights_layout::oix_gaps};
 
 /// Sets all strides from the sizes; `add` takes the layout of the output tensor.
 void set_layouts(conv::problem &p, data_layout src, weights_layout weights, data_layout dst);
@@ -67,11 +67,18 @@ conv::axis make_axis(dim src, dim kernel, dim stride, dim dilation, dim pad, dim
 /// The upper bound of multiply-adds that random problems keep to.
 inline constexpr double default_random_macs = 3e5;
 
+/// Whether the elements of an input may share memory. Those of an output never do.
+enum class inputs { any, apart };
+
 /// A random problem of any pass, rank, type, layout and epilogue, with a liking for tails, odd
-/// strides, pads beyond the kernel and few channels.
-conv::problem random_problem(rng &random, double max_macs = default_random_macs);
+/// strides, pads beyond the kernel and few channels, or none.
+conv::problem random_problem(
+    rng &random, double max_macs = default_random_macs, inputs allowed = inputs::any);
 /// Random layouts for a problem whose sizes are set.
-void set_random_layouts(rng &random, conv::problem &p);
+void set_random_layouts(rng &random, conv::problem &p, inputs allowed = inputs::any);
+/// Makes axes of tensors that are only read share memory: sliding windows, repeated rows, taps that
+/// are the same.
+void overlap_inputs(rng &random, conv::problem &p);
 /// Random bias, add, relu, accumulate, diff_bias and output type, where the pass allows them.
 void set_random_extras(rng &random, conv::problem &p);
 

@@ -76,7 +76,8 @@ public:
     workbench();
 
     /// Lays out and fills all tensors. Each lies flush against the guard page behind it or the one
-    /// before it: by turns that no loop's length is in step with, or all at the given side.
+    /// before it: by turns that no loop's length is in step with, or all at the given side. Every
+    /// other time `add` is the output itself, if both lie alike (see add_in_place()).
     void load(const conv::problem &p, fill how, std::uint64_t seed,
         std::optional<guarded_memory::side> side = std::nullopt);
 
@@ -87,6 +88,11 @@ public:
     [[nodiscard]] double read(role r, dim offset) const;
     /// What run_reference() computed.
     [[nodiscard]] double read_expected(role r, dim offset) const;
+    /// Makes the output the tensor that is added to it: what `add` held, the output holds before
+    /// each run. The problem must have `add`, in the strides of the output.
+    void add_in_place();
+    /// Fills the memory between the elements of the inputs, which no result may depend on.
+    void fill_gaps(std::byte with);
     /// Changes an input (write_initial(): what an output holds before each run).
     void write(role r, dim offset, double value);
     void write_initial(role r, dim offset, double value);
@@ -128,6 +134,7 @@ private:
     conv::buffers data_;
     std::array<tensor_memory, 5> tensors_;
     guarded_memory workspace_{1U << 20};
+    bool in_place_ = false;  // `add` is the output
     std::uint64_t loads_ = 0, runs_ = 0;
 };
 

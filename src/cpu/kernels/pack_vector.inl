@@ -198,15 +198,19 @@ void filter_blocks(const pack_args &p, const dim *slot, dim filter, dim width, d
             char *out = p.out + c / F::k_per_unit * k_pitch + 4 * n;
             for (dim t = 0; t < filter; t += V::lanes) {
                 const dim w = smaller(V::lanes, filter - t);
+                F::watch unheeded;  // what lies between taps is none of ours
                 typename V::vec rows[V::lanes];
 #pragma GCC unroll 16
                 for (int i = 0; i < V::lanes; ++i)
                     rows[i] = i < h ? F::template units_across<E>(
-                                  from + i * p.xs + t, 1, p.cs, have, w, watch)
+                                  from + i * p.xs + t, 1, p.cs, have, w, unheeded)
                                     : V::zero();
                 V::transpose(rows);
                 for (dim i = 0; i < w; ++i)
-                    if (slot[t + i] >= 0) V::store(out + slot[t + i] * tap_pitch, rows[i]);
+                    if (slot[t + i] >= 0) {
+                        watch.add(rows[i]);
+                        V::store(out + slot[t + i] * tap_pitch, rows[i]);
+                    }
             }
         }
     seen = watch;
@@ -240,10 +244,14 @@ value_range pack_weights(
     for (dim t = 0; !direct && t < taps; ++t)
         filter = tap_in[t] < 0 ? longest + 1 : larger(filter, tap_in[t] + 1);
     for (dim t = 0; filter <= longest && t < filter; ++t) slot[t] = -1;
-    for (dim t = 0; !direct && filter <= longest && t < taps; ++t) slot[tap_in[t]] = t;
+    bool apart = filter <= longest;  // taps may share memory
+    for (dim t = 0; !direct && apart && t < taps; ++t) {
+        apart = slot[tap_in[t]] < 0;
+        slot[tap_in[t]] = t;
+    }
     with_element(p.type, [&](auto e) {
         using E = decltype(e);
-        if (!direct && filter <= longest)
+        if (!direct && apart)
             return filter_blocks<E>(p, slot, filter, width, tap_pitch, k_pitch, watch);
         if (!direct) return filter_units<E>(p, tap_in, taps, width, tap_pitch, k_pitch, watch);
         for (dim t = 0; t < taps; ++t) {

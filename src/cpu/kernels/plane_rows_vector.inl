@@ -80,18 +80,17 @@ bool widen_rows(const plane_rows_args &p) {
     return widen_rows_of<f32_element>(p);
 }
 
-/// n elements leave; `room` of them may be written, because what follows is written later.
+/// n elements leave, `add` included; `room` of them may be written, because what follows is written
+/// later.
 template <typename E>
 [[gnu::always_inline]] inline void leave(
-    const plane_store_args &p, V::vec v, char *out, const char *add, dim n, dim room) {
-    using T = typename E::type;
-    if (add != nullptr) v = V::add(v, V::load_as_n<E>(reinterpret_cast<const T *>(add), n));
-    if (p.accumulate) v = V::add(v, V::load_as_n<E>(reinterpret_cast<const T *>(out), n));
+    const plane_store_args &p, V::vec v, typename E::type *out, dim n, dim room) {
+    if (p.accumulate) v = V::add(v, V::load_as_n<E>(out, n));
     if (p.relu) v = V::relu(v);
     if (room >= V::lanes)
-        V::store_as<E>(reinterpret_cast<T *>(out), v);
+        V::store_as<E>(out, v);
     else
-        V::store_as_n<E>(reinterpret_cast<T *>(out), v, n);
+        V::store_as_n<E>(out, v, n);
 }
 
 /// Short rows without gaps that only leave: each store runs into the next row, which follows.
@@ -108,26 +107,35 @@ void narrow_short_rows(const plane_store_args &p) {
     }
 }
 
-template <typename E>
-void narrow_rows_of(const plane_store_args &p) {
-    constexpr dim size = sizeof(typename E::type);
-    // Rows that follow each other without a gap may be written beyond their end, except the last
-    // ones.
-    const bool dense = p.out_row == p.count * size && !p.accumulate;
-    if (dense && p.count <= V::lanes && p.second == 0 && p.add == nullptr && !p.relu)
-        return narrow_short_rows<E>(p);
+constexpr dim most_held = 16;  // vectors of addends
+
+/// If `Held`, all addends, at most `most_held` vectors of one depth, are read before the first
+/// store.
+template <typename E, bool Held>
+void narrow_all_rows(const plane_store_args &p, bool dense) {
+    using T = typename E::type;
+    V::vec held[Held ? most_held : 1];
+    dim next = 0;
+    for (dim row = 0; Held && row < p.rows; ++row)
+        for (dim x = 0; x < p.count; x += V::lanes)
+            held[next++] = V::load_as_n<E>(
+                reinterpret_cast<const T *>(p.add + row * p.add_row) + x, p.count - x);
+    next = 0;
     for (dim depth = 0; depth < p.depths; ++depth)
         for (dim row = 0; row < p.rows; ++row) {
             const float *in = p.in + depth * p.in_depth + row * p.in_row;
-            char *out = p.out + depth * p.out_depth + row * p.out_row;
+            auto *out = reinterpret_cast<T *>(p.out + depth * p.out_depth + row * p.out_row);
             const char *add =
                 p.add == nullptr ? nullptr : p.add + depth * p.add_depth + row * p.add_row;
             const dim after = dense ? (p.rows - 1 - row) * p.count : 0;
-            const auto put = [&](V::vec v, dim x) {
+            const auto put = [&](V::vec v, dim x) __attribute__((always_inline)) {
                 const dim n = p.count - x;
-                if (n > 0)
-                    leave<E>(p, v, out + x * size, add == nullptr ? nullptr : add + x * size,
-                        n < V::lanes ? n : V::lanes, n + after);
+                if (n <= 0) return;
+                if constexpr (Held)
+                    v = V::add(v, held[next++]);
+                else if (add != nullptr)
+                    v = V::add(v, V::load_as_n<E>(reinterpret_cast<const T *>(add) + x, n));
+                leave<E>(p, v, out + x, n < V::lanes ? n : V::lanes, n + after);
             };
             if (p.second == 0) {
                 for (dim x = 0; x < p.count; x += V::lanes) put(V::load_acc(in + x), x);
@@ -140,6 +148,38 @@ void narrow_rows_of(const plane_store_args &p) {
                 put(b, x + V::lanes);
             }
         }
+}
+
+/// `add` is the output: some rows at a time, so that no store reaches an addend before it is read.
+template <typename E>
+void narrow_in_place(const plane_store_args &p, bool dense) {
+    const dim vectors = (p.count + V::lanes - 1) / V::lanes;
+    const dim block = vectors < most_held ? most_held / vectors : 1;
+    for (dim depth = 0; depth < p.depths; ++depth)
+        for (dim row = 0; row < p.rows; row += block) {
+            plane_store_args some = p;
+            some.depths = 1;
+            some.rows = row + block < p.rows ? block : p.rows - row;
+            some.in += depth * p.in_depth + row * p.in_row;
+            some.out += depth * p.out_depth + row * p.out_row;
+            some.add = some.out;
+            if (vectors <= most_held)
+                narrow_all_rows<E, true>(some, dense);
+            else
+                narrow_all_rows<E, false>(some, dense);
+        }
+}
+
+template <typename E>
+void narrow_rows_of(const plane_store_args &p) {
+    // Rows that follow each other without a gap may be written beyond their end, except the last
+    // ones, and unless what follows is still to be read.
+    const bool dense =
+        p.out_row == p.count * static_cast<dim>(sizeof(typename E::type)) && !p.accumulate;
+    if (dense && p.count <= V::lanes && p.second == 0 && p.add == nullptr && !p.relu)
+        return narrow_short_rows<E>(p);
+    if (p.add == p.out) return narrow_in_place<E>(p, dense);
+    narrow_all_rows<E, false>(p, dense);
 }
 
 void narrow_rows(const plane_store_args &p) {
