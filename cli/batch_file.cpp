@@ -55,6 +55,7 @@ std::string lower(std::string text) {
 struct state {
     std::optional<directions> dir;
     std::optional<std::vector<data_type>> types;
+    std::string types_text;
     std::vector<dim> mb = {0};
     std::optional<text_filter> match;
 };
@@ -117,7 +118,8 @@ private:
     void problem(const std::string &text, const std::string &where, const state &now) {
         if (now.match && !now.match->accepts(text)) return;
         for (dim mb : now.mb)
-            result_.entries.push_back({text, where, deconv_, now.dir, now.types, mb});
+            result_.entries.push_back(
+                {text, where, deconv_, now.dir, now.types, now.types_text, mb});
     }
 
     void option(const std::string &text, const std::string &where, const fs::path &file, state &now,
@@ -133,9 +135,10 @@ private:
             deconv_ = true;
         else if (name == "--batch")
             read_file(find(value, file, where), now, depth + 1);
-        else if (name == "--dt")
+        else if (name == "--dt") {
             now.types = parse_types(value);
-        else if (name == "--mb")
+            now.types_text = value;
+        } else if (name == "--mb")
             now.mb = parse_mb(value, where);
         else if (name == "--match")
             now.match.emplace(where + ": --match", value);

@@ -26,7 +26,8 @@ struct batch_entry {
     std::optional<directions> dir;
     /// Types of `--dt` that are ours; given but empty: the entry asks only for others.
     std::optional<std::vector<data_type>> types;
-    dim mb = 0;  // 0: as the problem says
+    std::string types_text;  // what --dt says
+    dim mb = 0;              // 0: as the problem says
 };
 
 struct batch {

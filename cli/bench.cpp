@@ -6,9 +6,11 @@
 #include <fmt/format.h>
 
 #include "bench_scan_points.hpp"
+#include "output.hpp"
 #include "report/report.hpp"
 #include "table.hpp"
 #include "terminal.hpp"
+#include "train/whole_file.hpp"
 
 namespace convgrad::cli {
 namespace {
@@ -24,34 +26,38 @@ public:
             const op_case &c = cases_[i];
             bar_.show(i,
                 fmt::format("{} {} {}", to_string(c.kind), to_string(c.type), to_text(*c.problem)));
-            try {
-                results_.push_back(timer_.measure(c, options_.seconds, options_.cold));
-                if (options_.json) print_json(results_.back());
-            } catch (const std::exception &e) {
-                complain(c, e.what());
-            }
+            if (measure(c) && options_.json) print_json(results_.back());
         }
         bar_.clear();
-        if (!options_.json && !results_.empty())
-            fmt::print("{}{}", table_text(results_), summary());
+        if (!options_.json && !results_.empty()) put("{}{}", table_text(results_), summary());
         if (!options_.html.empty() && !results_.empty()) {
             write_bench_report(options_.html, results_, timer_.engines(), timer_.peaks());
-            if (!options_.output.quiet) fmt::print(stderr, "report: {}\n", options_.html);
+            if (!options_.output.quiet) message("report: {}\n", options_.html);
         }
         return failed_ ? 1 : 0;
     }
 
 private:
+    bool measure(const op_case &c) {
+        try {
+            results_.push_back(timer_.measure(c, options_.seconds, options_.cold));
+            return true;
+        } catch (const std::exception &e) {
+            complain(c, e.what());
+            return false;
+        }
+    }
+
     void print_json(const bench_result &r) {
         bar_.clear();
-        fmt::print("{}\n", json_line(r));
-        std::fflush(stdout);
+        put("{}\n", json_line(r));
+        flush_results();
     }
 
     void complain(const op_case &c, const char *why) {
         bar_.clear();
         failed_ = true;
-        fmt::print(stderr, "convgrad: {} {} {}: {}\n", to_string(c.kind), to_string(c.type),
+        message("convgrad: {} {} {}: {}\n", to_string(c.kind), to_string(c.type),
             to_text(*c.problem), why);
     }
 
@@ -137,21 +143,21 @@ void add_bench_options(CLI::App &app, bench_options &options) {
     constexpr const char *how = "How to measure";
     app.add_flag("--json", options.json, "One JSON object per line instead of a table")->group(how);
     app.add_option("--html", options.html, "Also write a page with charts and tables")
+        ->check(some_name())
         ->option_text("FILE")
         ->group(how);
     app.add_flag("--cold", options.cold, "Tensors out of all caches before every execution")
         ->group(how);
     app.add_option("--seconds", options.seconds, "Time for each case; default: 0.3")
-        ->check(CLI::Range(0.0, 3600.0))
+        ->check(number_between(0.0, 3600.0))
         ->option_text("S")
         ->group(how);
     constexpr const char *instead = "What to measure instead";
     app.add_flag("--plan", options.plan, "How long the making of each plan takes")->group(instead);
     app.add_flag("--scan{1000}", options.scan,
            "N random problems around the selected ones, all types and layouts; flags each case "
-           "that "
-           "is more than three times below its neighbours; default N: 1000")
-        ->check(CLI::Range(0, 10000000))
+           "that is more than three times below its neighbours; default N: 1000")
+        ->check(number_between(1, 10000000))
         ->group(instead);
     app.add_option("--seed", options.seed, "Of the scan's random numbers; default: 1")
         ->option_text("N")
@@ -167,6 +173,8 @@ int run_bench(const bench_options &options) {
     const selection selected =
         expand(select, options.scan > 0 ? embedded_set::scan : embedded_set::bench);
     print_notes(selected.notes, options.output);
+    if (selected.cases.empty()) return nothing_selected(select, "measured");
+    if (!options.html.empty()) train::check_replaceable(options.html);
     if (options.scan == 0) {
         if (options.plan) return run_bench_plan(options, selected.cases);
         return benchmark(options, selected.cases).run();

@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "bench.hpp"
+#include "output.hpp"
 #include "runner.hpp"
 #include "table.hpp"
 #include "terminal.hpp"
@@ -69,7 +70,7 @@ int run_bench_plan(const bench_options &options, const std::vector<op_case> &cas
         }
         if (!options.json) continue;
         bar.clear();
-        fmt::print("{}\n", plan_json(c, *plan, on.threads(), t));
+        put("{}\n", plan_json(c, *plan, on.threads(), t));
     }
     bar.clear();
     if (options.json || groups.empty()) return 0;
@@ -85,8 +86,8 @@ int run_bench_plan(const bench_options &options, const std::vector<op_case> &cas
             fmt::format("{:.1f}", g.times[g.times.size() / 2]), fmt::format("{:.1f}", g.worst),
             g.worst_case});
     }
-    fmt::print("{}\n{} plans; the slowest takes {:.1f} us (median of {})\n", t.text(), cases.size(),
-        worst, repeats);
+    put("{}\n{} plans; the slowest takes {:.1f} us (median of {})\n", t.text(), cases.size(), worst,
+        repeats);
     return 0;
 }
 

@@ -8,6 +8,7 @@
 
 #include "bench.hpp"
 #include "bench_scan_points.hpp"
+#include "output.hpp"
 #include "table.hpp"
 #include "terminal.hpp"
 
@@ -50,7 +51,7 @@ public:
             for (scan_point *p : list) p->around = median_around(*p, list);
         confirm();
         if (options_.json)
-            for (const scan_point &p : points_) fmt::print("{}\n", scan_json(p));
+            for (const scan_point &p : points_) put("{}\n", scan_json(p));
         else
             print();
         return 0;
@@ -83,16 +84,16 @@ private:
     }
 
     void print() const {
-        fmt::print("{}", shares());
+        put("{}", shares());
         std::vector<const scan_point *> flagged;
         for (const scan_point &p : points_)
             if (p.flagged()) flagged.push_back(&p);
         std::sort(flagged.begin(), flagged.end(), [](const scan_point *a, const scan_point *b) {
             return a->result.roofline() / a->around < b->result.roofline() / b->around;
         });
-        if (!flagged.empty()) fmt::print("\n{}", flags(flagged));
-        fmt::print("\n{} points, {} flagged (more than {} times below their neighbours)\n",
-            points_.size(), flagged.size(), cliff);
+        if (!flagged.empty()) put("\n{}", flags(flagged));
+        put("\n{} points, {} flagged (more than {} times below their neighbours)\n", points_.size(),
+            flagged.size(), cliff);
     }
 
     static std::string flags(const std::vector<const scan_point *> &flagged) {

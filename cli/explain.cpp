@@ -6,6 +6,7 @@
 #include "bench.hpp"
 #include "cpu/pool.hpp"
 #include "engines.hpp"
+#include "output.hpp"
 #include "peaks.hpp"
 #include "runner.hpp"
 #include "table.hpp"
@@ -80,8 +81,8 @@ void print_cut(const cpu::work_cut &cut) {
                 spread_text(s.read, bytes_text), spread_text(s.written, bytes_text),
                 fmt::format("{:.0f} %", 100 * s.seconds.mean / s.seconds.most)});
     if (t.empty()) return;
-    fmt::print("\n{}", t.text(2));
-    fmt::print("  balance of all {:.1f} %, {}; work for {}\n", 100 * cut.balance(),
+    put("\n{}", t.text(2));
+    put("  balance of all {:.1f} %, {}; work for {}\n", 100 * cut.balance(),
         cut.parts > 1 ? fmt::format(
             "reduction of {} partial sums, {} together", cut.parts, bytes_text(cut.parts_bytes))
                       : "no partial sums",
@@ -124,9 +125,9 @@ void print_text(const explanation &e) {
     const op_case &c = e.what;
     const op_call &call = e.call;
     const limit &l = e.bound;
-    fmt::print("{}\n", paint(fmt::format("{} {} {} {} {}", to_string(c.kind), to_string(c.type),
-                                 to_string(c.data), to_string(c.weights), to_text(*c.problem)),
-                           colour::bold));
+    put("{}\n", paint(fmt::format("{} {} {} {} {}", to_string(c.kind), to_string(c.type),
+                          to_string(c.data), to_string(c.weights), to_text(*c.problem)),
+                    colour::bold));
     table t;
     t.column("").column("");
     t.row({"pass", fmt::format("{}, {} outputs of {} products each", pass_name(call.problem.what),
@@ -142,14 +143,14 @@ void print_text(const explanation &e) {
     t.row(
         {e.bound_threads < e.threads ? fmt::format("limit on {} cores", e.bound_threads) : "limit",
             limit_text(l)});
-    fmt::print("{}", t.text(2));
+    put("{}", t.text(2));
     print_cut(e.cut);
 
     table others;
     others.column("other algorithms").column("isa").column("why not");
     for (const conv::refusal &r : e.refusals)
         others.row({std::string(r.algorithm), std::string(to_string(r.set)), r.reason});
-    if (!others.empty()) fmt::print("\n{}", others.text(2));
+    if (!others.empty()) put("\n{}", others.text(2));
 }
 
 }  // namespace
@@ -167,16 +168,17 @@ int run_explain(const explain_options &options) {
             "explain needs a problem, e.g. convgrad explain Convolution mb8ic64ih56oc64kh3ph1");
     const selection selected = expand(options.select, embedded_set::verify);
     print_notes(selected.notes, options.output);
+    if (selected.cases.empty()) return nothing_selected(options.select, "explained");
     engine_cache engines;
     machine_peaks peaks;
     bool first = true;
     for (const op_case &c : selected.cases) {
         const explanation e = examine(c, engines, peaks);
         if (options.json) {
-            fmt::print("{}\n", json_text(e));
+            put("{}\n", json_text(e));
             continue;
         }
-        if (!first) fmt::print("\n");
+        if (!first) put("\n");
         first = false;
         print_text(e);
     }

@@ -15,6 +15,7 @@
 #include "cpu/isa.hpp"
 #include "cpu/pool.hpp"
 #include "options.hpp"
+#include "output.hpp"
 #include "table.hpp"
 
 namespace convgrad::cli {
@@ -68,7 +69,7 @@ int run_info() {
     table t;
     t.column("").column("");
     for (const auto &[name, value] : environment_facts(default_engine())) t.row({name, value});
-    fmt::print("{}", t.text());
+    put("{}", t.text());
     return 0;
 }
 

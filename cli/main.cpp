@@ -18,6 +18,8 @@
 #include "info.hpp"
 #include "op/schema.hpp"
 #include "ops.hpp"
+#include "output.hpp"
+#include "terminal.hpp"
 #include "train.hpp"
 #include "usage_error.hpp"
 #include "verify.hpp"
@@ -29,8 +31,8 @@ constexpr int exit_usage = 2;
 
 constexpr const char *exit_codes = R"(Exit status:
   0  all is well
-  1  a check failed, a case could not be measured, or training diverged
-  2  bad arguments or files; the message is on stderr
+  1  a check failed, a case could not be measured, nothing was selected, or training diverged
+  2  bad arguments or files, or results could not be written; the message is on stderr
 
 Environment:
   CONVGRAD_MAX_ISA      highest instruction set to use
@@ -45,7 +47,8 @@ constexpr const char *verify_examples = R"(Examples:
       with several numbers of threads, results must also agree bit for bit
   convgrad verify --deconv mb4ic64ih64oc64oh128kh3sh2ph1
 
-Ends with the line 'N passed, M failed' (and ', K skipped' if some did not fit into memory).)";
+Ends with the line 'N passed, M failed' (and ', K skipped' if some did not fit into memory). If none
+passed and none failed, nothing was checked: exit status 1, unless --allow-empty is given.)";
 
 constexpr const char *bench_examples = R"(Examples:
   convgrad bench
@@ -178,11 +181,11 @@ int run(int argc, char **argv) {
         app.add_subcommand("completion", "Print a script that completes this command in a shell");
     completion_app->add_option("SHELL", shell, "bash")->required()->check(CLI::IsMember({"bash"}));
     completion_app->footer(completion_examples);
-    completion_app->callback([&] { fmt::print("{}", bash_completion(app)); });
+    completion_app->callback([&] { put("{}", bash_completion(app)); });
 
     CLI::App *manual_app = app.add_subcommand("man", "Print the manual page");
     manual_app->footer(manual_examples);
-    manual_app->callback([&] { fmt::print("{}", manual_page(app)); });
+    manual_app->callback([&] { put("{}", manual_page(app)); });
 
     try {
         check_subcommand(app, argc > 1 ? argv[1] : "");
@@ -199,14 +202,17 @@ int run(int argc, char **argv) {
 }  // namespace convgrad::cli
 
 int main(int argc, char **argv) {
+    using namespace convgrad;
+    cli::occupy_standard_streams();
+    cli::end_cleanly_on_signals();
     try {
-        return convgrad::cli::run(argc, argv);
-    } catch (const convgrad::cli::usage_error &e) {
-        fmt::print(stderr, "convgrad: {}\n", e.what());
-    } catch (const convgrad::error &e) {
-        fmt::print(stderr, "convgrad: {}: {}\n", convgrad::to_string(e.code()), e.what());
+        const int status = cli::run(argc, argv);
+        cli::close_results();
+        return status;
+    } catch (const error &e) {
+        cli::message("convgrad: {}: {}\n", to_string(e.code()), e.what());
     } catch (const std::exception &e) {
-        fmt::print(stderr, "convgrad: {}\n", e.what());
+        cli::message("convgrad: {}\n", e.what());
     }
-    return convgrad::cli::exit_usage;
+    return cli::exit_usage;
 }

@@ -4,6 +4,8 @@
 #include <cctype>
 #include <charconv>
 #include <filesystem>
+#include <limits>
+#include <set>
 #include <system_error>
 
 #include <CLI/CLI.hpp>
@@ -18,6 +20,7 @@
 #include "embedded_problems.hpp"
 #include "match.hpp"
 #include "op/schema.hpp"
+#include "output.hpp"
 
 namespace convgrad::cli {
 namespace {
@@ -209,9 +212,22 @@ request make_request(const batch_entry &entry, bool deconv) {
     return r;
 }
 
+/// `count` problems were passed over because of what their --dt asks for.
+std::string foreign_note(int count, const std::set<std::string> &types) {
+    constexpr std::size_t most = 3;
+    std::vector<std::string> shown;
+    for (const std::string &text : types)
+        if (shown.size() < most) shown.push_back("--dt=" + text);
+    if (types.size() > most) shown.emplace_back("...");
+    return fmt::format("passed over {} {} of batch files, whose types ({}) are not f32, bf16 or "
+                       "f16 for all tensors alike; --dtype runs them in another type",
+        count, count == 1 ? "problem" : "problems", fmt::join(shown, ", "));
+}
+
 void read_batches(std::vector<request> &requests, const selection_options &options,
     const choices &c, std::vector<std::string> &notes) {
     int foreign = 0;
+    std::set<std::string> foreign_types;
     for (const std::string &name : options.batches) {
         std::error_code none;  // a name too long for a file is no file
         if (!std::filesystem::exists(name, none)) {
@@ -228,7 +244,10 @@ void read_batches(std::vector<request> &requests, const selection_options &optio
         }
         const batch b = read_batch(name);
         for (const batch_entry &entry : b.entries) {
-            if (c.types.empty() && entry.types && entry.types->empty()) ++foreign;
+            if (c.types.empty() && entry.types && entry.types->empty()) {
+                ++foreign;
+                foreign_types.insert(entry.types_text);
+            }
             requests.push_back(make_request(entry, options.deconv));
         }
         std::vector<std::string> ignored;
@@ -238,11 +257,7 @@ void read_batches(std::vector<request> &requests, const selection_options &optio
             notes.push_back(fmt::format(
                 "{}: options without meaning here: {}", name, fmt::join(ignored, ", ")));
     }
-    if (foreign > 0)
-        notes.push_back(fmt::format("{} problems of batch files ask (--dt) only for types other "
-                                    "than f32, bf16 and f16; --dtype "
-                                    "runs them nevertheless",
-            foreign));
+    if (foreign > 0) notes.push_back(foreign_note(foreign, foreign_types));
 }
 
 }  // namespace
@@ -253,6 +268,7 @@ void add_selection_options(CLI::App &app, selection_options &options, op_argumen
            "Problems in benchdnn's syntax, e.g. mb8ic64ih56oc64kh3ph1; none: an embedded set")
         ->group(what);
     app.add_option("--batch", options.batches, "Files with problems, one or more a line")
+        ->check(some_name())
         ->option_text("FILE ...")
         ->group(what);
     const auto list = [&](const char *name, std::string &value, const char *text,
@@ -270,10 +286,13 @@ void add_selection_options(CLI::App &app, selection_options &options, op_argumen
     list("--weights-format", options.weights_formats, "FORMAT,...",
         "XIO, OIX (transposed: XOI, IOX) or all; default: XIO (XOI)");
     app.add_option("--mb", options.mb, "Batch size, instead of the problems' own")
-        ->check(CLI::PositiveNumber)
+        ->check(number_between<dim>(1, std::numeric_limits<dim>::max()))
         ->option_text("N")
         ->group(what);
     list("--match", options.match, "REGEX", "Only problems whose text matches");
+    app.add_flag("--allow-empty", options.allow_empty,
+           "Exit status 0 even if nothing was selected, or all of it skipped")
+        ->group(what);
 
     constexpr const char *where = "Where to run it";
     const auto engine_list = [&](const char *name, std::string &value, const char *text,
@@ -290,6 +309,14 @@ void add_selection_options(CLI::App &app, selection_options &options, op_argumen
 
 void add_output_options(CLI::App &app, output_options &options) {
     app.add_flag("-q,--quiet", options.quiet, "Only results: no progress bar, no notes");
+}
+
+CLI::Validator some_name() {
+    return CLI::Validator(
+        [](const std::string &text) {
+            return std::string(text.empty() ? "a name is missing" : "");
+        },
+        "");
 }
 
 op_kind parse_op(std::string_view name) {
@@ -331,6 +358,17 @@ selection expand(const selection_options &options, embedded_set set) {
     return result;
 }
 
+int nothing_selected(const selection_options &options, std::string_view done) {
+    if (options.allow_empty) return 0;
+    std::string why = "no problem was selected";
+    if (!options.match.empty())
+        why = fmt::format("no problem matches --match {}", options.match);
+    else if (!options.batches.empty())
+        why = fmt::format("no problem to be run is in {}", fmt::join(options.batches, ", "));
+    message("convgrad: nothing was {}: {} (--allow-empty accepts that)\n", done, why);
+    return 1;
+}
+
 std::string bytes_text(double bytes) {
     constexpr std::string_view units[] = {"B", "KiB", "MiB", "GiB", "TiB"};
     std::size_t i = 0;
@@ -341,7 +379,7 @@ std::string bytes_text(double bytes) {
 
 void print_notes(const std::vector<std::string> &notes, const output_options &output) {
     if (output.quiet) return;
-    for (const std::string &note : notes) fmt::print(stderr, "note: {}\n", note);
+    for (const std::string &note : notes) message("note: {}\n", note);
 }
 
 }  // namespace convgrad::cli

@@ -6,7 +6,8 @@
 #include <string_view>
 #include <vector>
 
-#include <CLI/App.hpp>
+#include <CLI/CLI.hpp>
+#include <fmt/format.h>
 
 #include "embedded_problems.hpp"
 #include "op_case.hpp"
@@ -19,7 +20,7 @@ struct selection_options {
     std::string ops, types, data_formats, weights_formats, threads, isas, math;
     std::string match;
     dim mb = 0;
-    bool deconv = false;
+    bool deconv = false, allow_empty = false;
 };
 
 /// Output options that every subcommand has.
@@ -34,6 +35,24 @@ void add_selection_options(
     CLI::App &app, selection_options &options, op_argument ops = op_argument::option);
 void add_output_options(CLI::App &app, output_options &options);
 
+/// Checks an option's value. In contrast to CLI::Range it refuses NaN, and words its limits as they
+/// are typed.
+template <typename T>
+CLI::Validator number_between(T least, T most) {
+    return CLI::Validator(
+        [=](const std::string &text) {
+            T value{};
+            const bool fits =
+                CLI::detail::lexical_cast(text, value) && value >= least && value <= most;
+            return fits ? std::string()
+                        : fmt::format("{} is not a number from {} to {}", text, least, most);
+        },
+        "");
+}
+
+/// The name of a file or directory, which cannot be empty.
+CLI::Validator some_name();
+
 /// Everything that was selected, in the order of the problems.
 struct selection {
     std::vector<op_case> cases;
@@ -44,6 +63,10 @@ struct selection {
 /// Throws usage_error for anything that is misspelled, contradictory or not to be had here. `set`
 /// is taken where no problem is given: `verify` in all layouts, both in all types.
 selection expand(const selection_options &options, embedded_set set);
+
+/// Tells that nothing was `done` because nothing was selected. The exit status: that is a mistake,
+/// unless it was allowed.
+int nothing_selected(const selection_options &options, std::string_view done);
 
 /// An op by any of its names. Throws usage_error that proposes the nearest one.
 op_kind parse_op(std::string_view name);

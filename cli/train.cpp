@@ -1,8 +1,6 @@
 #include "train.hpp"
 
 #include <algorithm>
-#include <chrono>
-#include <cstdio>
 
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
@@ -12,11 +10,13 @@
 #include "cpu/pool.hpp"
 #include "engines.hpp"
 #include "op/schema.hpp"
+#include "output.hpp"
 #include "report/report.hpp"
 #include "table.hpp"
 #include "terminal.hpp"
 #include "train/checkpoint.hpp"
 #include "train/trainer.hpp"
+#include "train/whole_file.hpp"
 #include "train_summary.hpp"
 #include "usage_error.hpp"
 
@@ -83,59 +83,35 @@ train::settings make_settings(const train_options &options, std::optional<train:
     return chosen;
 }
 
-/// The line that changes while an epoch runs; only on a terminal.
-class live_line {
-public:
-    live_line(const train::settings &chosen, bool quiet)
-        : chosen_(chosen), enabled_(!quiet && progress_visible()) {}
-    ~live_line() { clear(); }
-    live_line(const live_line &) = delete;
-    live_line &operator=(const live_line &) = delete;
-
-    void show(const train::progress_report &now) {
-        if (!enabled_ || clock::now() < next_) return;
-        next_ = clock::now() + std::chrono::milliseconds(100);
-        constexpr std::size_t cells = 20;
-        const std::size_t full = now.step * cells / now.steps;
-        const std::string accuracy = chosen_.model == train::model_kind::classifier ? fmt::format(
-                                         "  accuracy {:5.1f} %", now.so_far.accuracy * 100)
-                                                                                    : "";
-        const std::string line =
-            fmt::format("epoch {}/{} [{:#<{}}{:.<{}}]  loss {:.4f}{}  {:.0f} images/s", now.epoch,
-                chosen_.epochs, "", full, "", cells - full, now.so_far.loss, accuracy,
-                now.images_per_second);
-        fmt::print(stderr, "\r\033[K{}", line.substr(0, terminal_width() - 1));
-        std::fflush(stderr);
-        visible_ = true;
-    }
-    void clear() {
-        if (visible_) fmt::print(stderr, "\r\033[K");
-        std::fflush(stderr);
-        visible_ = false;
-    }
-
-private:
-    using clock = std::chrono::steady_clock;
-    const train::settings &chosen_;
-    bool enabled_, visible_ = false;
-    clock::time_point next_ = clock::now();
-};
+/// What changes while an epoch runs.
+std::string live_text(const train::settings &chosen, const train::progress_report &now) {
+    constexpr std::size_t cells = 20;
+    const std::size_t full = now.step * cells / now.steps;
+    const std::string accuracy = chosen.model == train::model_kind::classifier ? fmt::format(
+                                     "  accuracy {:5.1f} %", now.so_far.accuracy * 100)
+                                                                               : "";
+    return fmt::format("epoch {}/{} [{:#<{}}{:.<{}}]  loss {:.4f}{}  {:.0f} images/s", now.epoch,
+        chosen.epochs, "", full, "", cells - full, now.so_far.loss, accuracy,
+        now.images_per_second);
+}
 
 void train_to_the_end(train::trainer &trainer, const train_options &options) {
     // The first state too: whether the file can be written shows before an epoch's work is lost.
     if (!options.checkpoint.empty()) train::write_checkpoint(options.checkpoint, trainer.save());
-    live_line line(trainer.chosen(), options.output.quiet);
-    if (!options.output.quiet) fmt::print("{}\n", epoch_title(trainer.chosen()));
+    status_line line(!options.output.quiet);
+    if (!options.output.quiet) put("{}\n", epoch_title(trainer.chosen()));
     while (!trainer.finished()) {
         const train::epoch_record &record =
-            trainer.run_epoch([&](const train::progress_report &now) { line.show(now); });
+            trainer.run_epoch([&](const train::progress_report &now) {
+                if (line.is_due()) line.show(live_text(trainer.chosen(), now));
+            });
         line.clear();
         if (!options.checkpoint.empty())
             train::write_checkpoint(options.checkpoint, trainer.save());
         if (!options.output.quiet)
-            fmt::print("{}\n",
+            put("{}\n",
                 epoch_line(trainer.chosen(), static_cast<int>(trainer.history().size()), record));
-        std::fflush(stdout);
+        flush_results();
     }
 }
 
@@ -149,6 +125,7 @@ void add_train_options(CLI::App &app, train_options &options) {
         ->group(what);
     app.add_option("--data", options.data,
            "Directory with IDX files as of MNIST; default: digits inside the program")
+        ->check(some_name())
         ->option_text("DIR")
         ->group(what);
     app.add_option("--dtype", options.type,
@@ -157,11 +134,11 @@ void add_train_options(CLI::App &app, train_options &options) {
         ->group(what);
     app.add_option("--epochs", options.epochs,
            "Passes over the training images; default: 15, with --data 2")
-        ->check(CLI::Range(1, 100000))
+        ->check(number_between(1, 100000))
         ->option_text("N")
         ->group(what);
     app.add_option("--mb", options.batch, "Batch size; default: 64")
-        ->check(CLI::Range(2, 65536))
+        ->check(number_between(2, 65536))
         ->option_text("N")
         ->group(what);
     app.add_option("--seed", options.seed,
@@ -169,20 +146,23 @@ void add_train_options(CLI::App &app, train_options &options) {
         ->option_text("N")
         ->group(what);
     app.add_option("--checkpoint", options.checkpoint, "Write the state here after every epoch")
+        ->check(some_name())
         ->option_text("FILE")
         ->group(what);
     app.add_option("--resume", options.resume,
            "Continue from this checkpoint, with the settings stored in it")
+        ->check(some_name())
         ->option_text("FILE")
         ->group(what);
 
     app.add_option("--html", options.html, "Also write a page with curves, charts and pictures")
+        ->check(some_name())
         ->option_text("FILE")
         ->group(what);
 
     constexpr const char *where = "Where to run it";
     app.add_option("--threads", options.threads, "Number of threads; default: all cores")
-        ->check(CLI::Range(1, cpu::max_threads))
+        ->check(number_between(1, cpu::max_threads))
         ->option_text("N")
         ->group(where);
     app.add_option("--isa", options.isa_name,
@@ -210,19 +190,20 @@ int run_train(const train_options &options) {
     const engine &on = engines.get(where);
     const train::dataset data =
         options.data.empty() ? train::embedded_digits() : train::read_directory(options.data);
+    if (!options.html.empty()) train::check_replaceable(options.html);
     train::trainer trainer(chosen, data, on);
     if (state) trainer.restore(*state);
     try {
-        if (!options.output.quiet) fmt::print("{}\n", introduction(chosen, data, on));
+        if (!options.output.quiet) put("{}\n", introduction(chosen, data, on));
         train_to_the_end(trainer, options);
     } catch (const train::diverged &e) {
-        fmt::print(stderr, "convgrad: {}\n", e.what());
+        message("convgrad: {}\n", e.what());
         return 1;
     }
-    fmt::print("{}", closing(trainer, options.output.quiet));
+    put("{}", closing(trainer, options.output.quiet));
     if (!options.html.empty()) {
         write_train_report(options.html, trainer, data, where);
-        if (!options.output.quiet) fmt::print(stderr, "report: {}\n", options.html);
+        if (!options.output.quiet) message("report: {}\n", options.html);
     }
     return 0;
 }

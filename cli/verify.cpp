@@ -8,6 +8,7 @@
 
 #include "check.hpp"
 #include "engines.hpp"
+#include "output.hpp"
 #include "table.hpp"
 #include "terminal.hpp"
 
@@ -51,8 +52,12 @@ public:
             fmt::format("{} passed, {} failed", total_[outcome::passed], total_[outcome::failed]);
         if (total_[outcome::skipped] > 0)
             closing += fmt::format(", {} skipped", total_[outcome::skipped]);
-        fmt::print("{}\n", closing);
-        return total_[outcome::failed] > 0 ? 1 : 0;
+        put("{}\n", closing);
+        if (total_[outcome::failed] > 0) return 1;
+        if (cases_.empty()) return nothing_selected(options_.select, "checked");
+        if (total_[outcome::passed] > 0 || options_.select.allow_empty) return 0;
+        message("convgrad: nothing was checked: all was skipped (--allow-empty accepts that)\n");
+        return 1;
     }
 
 private:
@@ -79,9 +84,8 @@ private:
     void report(const op_case &c, const check_result &r, const engine &on, const op_case *before) {
         bar_.clear();
         const bool failed = r.what == outcome::failed;
-        fmt::print("{} {}\n  {}\n",
-            failed ? paint("FAIL", colour::red) : paint("SKIP", colour::yellow), headline(c),
-            r.detail);
+        put("{} {}\n  {}\n", failed ? paint("FAIL", colour::red) : paint("SKIP", colour::yellow),
+            headline(c), r.detail);
         if (!failed) return;
         std::string again = "convgrad verify ";
         if (options_.seed != 1) again += fmt::format("--seed {} ", options_.seed);
@@ -94,7 +98,8 @@ private:
                 fmt::format("--threads {},{} ", engines_.get(before->on).threads(), on.threads());
             which.replace(which.find(one), one.size(), both);
         }
-        fmt::print("  repeat: {}{}\n", again, which);
+        put("  repeat: {}{}\n", again, which);
+        flush_results();
     }
 
     void print_table() const {
@@ -115,7 +120,7 @@ private:
             if (skipped) row.push_back(std::to_string(n[outcome::skipped]));
             t.row(std::move(row));
         }
-        fmt::print("{}\n", t.text());
+        put("{}\n", t.text());
     }
 
     const verify_options &options_;
@@ -146,7 +151,6 @@ void add_verify_options(CLI::App &app, verify_options &options) {
 int run_verify(const verify_options &options) {
     const selection selected = expand(options.select, embedded_set::verify);
     print_notes(selected.notes, options.output);
-    if (selected.cases.empty()) print_notes({"nothing was selected"}, options.output);
     return verification(options, selected.cases).run();
 }
 

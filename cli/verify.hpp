@@ -16,7 +16,7 @@ struct verify_options {
 
 void add_verify_options(CLI::App &app, verify_options &options);
 
-/// Exit status: 0, or 1 if any check failed.
+/// Exit status: 0, or 1 if any check failed or none was made.
 int run_verify(const verify_options &options);
 
 }  // namespace convgrad::cli

@@ -7,8 +7,9 @@
 
 #include "cpu/isa.hpp"
 #include "info.hpp"
+#include "output.hpp"
 #include "report/embedded.hpp"
-#include "train/checkpoint.hpp"
+#include "train/whole_file.hpp"
 
 namespace convgrad::cli {
 namespace {
@@ -143,6 +144,7 @@ void add_results(nlohmann::json &data, const std::vector<bench_result> &results,
 void write_page(const std::string &path, const nlohmann::json &data) {
     const std::string page = page_with(data);
     const std::vector<std::uint8_t> bytes(page.begin(), page.end());
+    flush_results();  // the page may go to stdout too, behind them
     train::replace_file(path, bytes);
 }
 

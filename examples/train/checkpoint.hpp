@@ -1,4 +1,4 @@
-// Files that are whole or not there: written beside, synchronised, then renamed; with a checksum.
+// The state of a training as a file with a checksum.
 #pragma once
 
 #include <cstdint>
@@ -11,11 +11,7 @@
 
 namespace convgrad::train {
 
-/// Replaces `path` by a file with these bytes. A kill or a crash at any moment leaves the old or
-/// the new file. Throws std::runtime_error.
-void replace_file(const std::string &path, std::span<const std::uint8_t> bytes);
-
-/// A state with a header and a checksum around it.
+/// A state with a header and a checksum around it, written by replace_file().
 void write_checkpoint(const std::string &path, std::span<const std::uint8_t> state);
 /// Throws std::runtime_error that tells whether the file is no checkpoint, or a damaged one.
 std::vector<std::uint8_t> read_checkpoint(const std::string &path);

@@ -106,8 +106,9 @@ private:
         return !known(channels) || channels % attrs_.groups == 0;
     }
     [[noreturn]] void refuse_groups(const std::string &what, dim channels) const {
-        misfit(what, " has ", channels, " channels; attribute groups, ", attrs_.groups,
-            ", must divide them");
+        misfit(what, " has ", channels, channels == 1 ? " channel" : " channels",
+            ", which groups = ", attrs_.groups,
+            " does not divide; groups must divide the input and the output channels");
     }
     [[nodiscard]] bool form_possible(weights_form form) const;
     void choose_form();

@@ -50,6 +50,19 @@ std::string names(const op_schema &schema) {
     return page + cat(". Kind ", static_cast<int>(schema.kind), ".\n\n");
 }
 
+/// Separated by empty lines, but for the items of a list.
+std::string paragraphs(const std::vector<std::string> &lines) {
+    std::string page;
+    bool item = false;
+    for (const std::string &line : lines) {
+        const bool next_item = line.starts_with("- ");
+        if (!page.empty() && !(item && next_item)) page += "\n";
+        page += line + "\n";
+        item = next_item;
+    }
+    return page;
+}
+
 std::string extensions(const op_schema &schema) {
     std::string page;
     for (const attribute_schema &a : schema.attributes)
@@ -66,9 +79,24 @@ std::string extensions(const op_schema &schema) {
 
 }  // namespace
 
-std::string markdown_page(const op_schema &schema) {
+std::vector<std::string> shape_text(const op_schema &schema) {
     const bool has_output_padding = std::any_of(schema.attributes.begin(), schema.attributes.end(),
         [](const attribute_schema &a) { return a.id == attribute_id::output_padding; });
+    return {std::string(schema.shape_rule),
+        cat("Here E = dilation*(kernel - 1) + 1. A dilated kernel that is larger than the padded "
+            "axis is an error (invalid_shape).",
+            has_output_padding ? " output_padding may reach up to max(stride, dilation) - 1."
+                               : "")};
+}
+
+std::vector<std::string> auto_pad_text(const op_schema &schema) {
+    return {"- `none`: pads_begin and pads_end.", "- `valid`: no padding.",
+        cat("- `same_upper`, `same_lower`: ", schema.auto_pad_rule),
+        "The total of `same_upper` is split into begin = floor(total / 2) and the rest at the end; "
+        "`same_lower` puts the larger half at the beginning."};
+}
+
+std::string markdown_page(const op_schema &schema) {
     return cat(
         "<!-- Generated from the schema table in src/op/schema.cpp; a test keeps it in step. "
         "-->\n\n# ",
@@ -80,17 +108,8 @@ std::string markdown_page(const op_schema &schema) {
         arguments("Inputs", schema.inputs), arguments("Outputs", schema.outputs),
         "T is one of f32, bf16 and f16, the same for all tensors of one op. Tensors may have any "
         "positive strides. An empty batch and zero channels are legal.\n\n",
-        attributes_table(schema), "## Output shape\n\n", schema.shape_rule,
-        "\n\nHere E = dilation*(kernel - 1) + 1. A dilated kernel that is larger than the padded "
-        "axis is an error (invalid_shape).",
-        has_output_padding ? " output_padding may reach up to max(stride, dilation) - 1." : "",
-        "\n\n## auto_pad\n\n",
-        "- `none`: pads_begin and pads_end.\n- `valid`: no padding.\n"
-        "- `same_upper`, `same_lower`: ",
-        schema.auto_pad_rule,
-        "\n\nThe total of `same_upper` is split into begin = floor(total / 2) and the rest at the "
-        "end; `same_lower` puts the larger half at the beginning.\n",
-        extensions(schema));
+        attributes_table(schema), "## Output shape\n\n", paragraphs(shape_text(schema)),
+        "\n## auto_pad\n\n", paragraphs(auto_pad_text(schema)), extensions(schema));
 }
 
 }  // namespace convgrad::ops

@@ -3,6 +3,7 @@
 
 #include <span>
 #include <string>
+#include <vector>
 
 #include <convgrad/op.hpp>
 
@@ -83,6 +84,11 @@ CONVGRAD_API std::string_view nearest(
 
 /// Whether two strings are equal but for the case of (ASCII) letters.
 CONVGRAD_API bool equal_ignoring_case(std::string_view a, std::string_view b);
+
+/// How the shape of the output is found, and the meaning of each value of auto_pad: paragraphs and
+/// list items, each a line.
+CONVGRAD_API std::vector<std::string> shape_text(const op_schema &schema);
+CONVGRAD_API std::vector<std::string> auto_pad_text(const op_schema &schema);
 
 /// The page docs/ops/<Name>.md, whole.
 CONVGRAD_API std::string markdown_page(const op_schema &schema);

@@ -26,6 +26,7 @@ run() {
 out_has() { grep -qF -- "$1" "$work/out" || complain "$what: stdout lacks '$1'"; }
 out_lacks() { ! grep -qF -- "$1" "$work/out" || complain "$what: stdout has '$1'"; }
 err_has() { grep -qF -- "$1" "$work/err" || complain "$what: stderr lacks '$1'"; }
+err_lacks() { ! grep -qF -- "$1" "$work/err" || complain "$what: stderr has '$1'"; }
 err_is_empty() { [ ! -s "$work/err" ] || complain "$what: stderr is not empty"; }
 out_is_empty() { [ ! -s "$work/out" ] || complain "$what: stdout is not empty"; }
 last_line_is() { [ "$(tail -n 1 "$work/out")" = "$1" ] || complain "$what: last line is not '$1'"; }
@@ -68,6 +69,7 @@ bad '--math' verify --math exact ic3ih5oc4kh3
 bad '--match' verify --match '(' ic3ih5oc4kh3
 bad 'lookahead is not supported' verify --match 'ic(?=3)' ic3ih5oc4kh3
 bad '--mb' verify --mb -1 ic3ih5oc4kh3
+bad '--mb: 0 is not a number from 1 to 9223372036854775807' verify --mb 0 ic3ih5oc4kh3
 bad '--seed' verify --seed x ic3ih5oc4kh3
 bad 'position 4' verify ic3xh5oc4kh3
 bad "cannot read batch file '$work/absent'" verify --batch "$work/absent"
@@ -88,6 +90,17 @@ run 0 ops ConvolutionBackpropWeights-1
 out_has 'ConvolutionBackwardWeights'
 out_has 'weights_shape'
 out_has 'auto_pad'
+for op in Convolution ConvolutionBackwardData ConvolutionBackwardWeights ConvTranspose \
+    ConvTransposeBackwardData ConvTransposeBackwardWeights; do
+    run 0 ops "$op"
+    out_has 'Output shape'
+    out_has 'E = dilation*(kernel - 1) + 1'
+    out_has '- same_upper, same_lower: total = max(0, '  # what "see below" promises
+    out_has 'same_lower puts the larger half at the beginning.'
+    out_lacks '`'
+done
+run 0 ops Convolution
+out_has 'floor((L + pads_begin + pads_end - E) / stride) + 1'
 run 0 info
 out_has 'instruction sets found'
 out_has 'threads'
@@ -116,8 +129,15 @@ run 0 verify mb0ic3ih5oc4kh3 ic0ih5oc4kh3 ic4ih5oc0kh3 --dtype all --deconv
 last_line_is '27 passed, 0 failed'
 
 # A problem that needs more memory than any machine has is skipped, and said so.
-run 0 verify mb1000000000ic3000ih500oc4kh3 --op Convolution
+# If all is skipped, nothing was checked, which is success only if that was asked for.
+run 1 verify mb1000000000ic3000ih500oc4kh3 --op Convolution
 last_line_is '0 passed, 0 failed, 1 skipped'
+err_has 'nothing was checked: all was skipped'
+run 0 verify mb1000000000ic3000ih500oc4kh3 --op Convolution --allow-empty
+last_line_is '0 passed, 0 failed, 1 skipped'
+err_is_empty
+run 0 verify mb1000000000ic3000ih500oc4kh3 ic3ih5oc4kh3 --op Convolution
+last_line_is '1 passed, 0 failed, 1 skipped'
 
 # Batch files.
 printf '# two problems\nic3ih5oc4kh3 n"x*2"\n' >"$work/spaced"
@@ -136,13 +156,32 @@ run 0 verify --batch "$work/options"
 last_line_is '2 passed, 0 failed'
 out_has 'bf16'
 err_has '--stag (1)'
-err_has '1 problems of batch files'
+err_has 'passed over 1 problem of batch files, whose types (--dt=u8:s8:s8)'
 run 0 verify --batch "$work/options" --op Convolution --dtype f32 --quiet
 last_line_is '3 passed, 0 failed'
 err_is_empty
 printf '' >"$work/empty"
-run 0 verify --batch "$work/empty"
+run 1 verify --batch "$work/empty"
 last_line_is '0 passed, 0 failed'
+err_has "nothing was checked: no problem to be run is in $work/empty"
+run 0 verify --batch "$work/empty" --allow-empty
+last_line_is '0 passed, 0 failed'
+err_is_empty
+run 1 verify --match mistyped
+last_line_is '0 passed, 0 failed'
+err_has 'no problem matches --match mistyped (--allow-empty'
+run 1 bench --match mistyped
+err_has 'nothing was measured'
+run 1 bench --match mistyped --plan
+run 1 bench --match mistyped --scan
+run 0 bench --match mistyped --allow-empty --json
+out_is_empty
+run 1 explain Convolution --batch "$work/empty"
+err_has 'nothing was explained'
+printf -- '--dt=bf16:bf16:f32\nic3ih5oc4kh3\nic3ih6oc4kh3\n' >"$work/mixed"
+run 1 verify --batch "$work/mixed"
+err_has 'passed over 2 problems of batch files, whose types (--dt=bf16:bf16:f32) are not'
+err_has 'for all tensors alike'
 
 # The embedded set, cut down to one type and layout.
 run 0 verify --dtype f32 --data-format NXC --weights-format XIO,XOI
@@ -177,9 +216,13 @@ run 0 bench --scan=2 mb2ic16ih14oc16kh3ph1 --seed 3 --dtype f32 --threads 1 --js
 [ "$(grep -oE '"problem": "[^"]+"' "$work/out")" = "$(grep -oE '"problem": "[^"]+"' "$work/before")" ] ||
     complain "$what: other problems with the same seed"
 bad '--scan' bench --scan=x
+bad '--scan: 0 is not a number from 1 to' bench --scan=0
+bad '--scan' bench --scan=-3
 run 1 bench mb1000000000ic3000ih500oc4kh3 --op Convolution
 err_has 'needs'
-bad '--seconds' bench --seconds -1 ic3ih5oc4kh3
+for seconds in -1 nan -nan inf 3601 1e400 x; do
+    bad "--seconds: $seconds is not a number from 0 to 3600" bench --seconds "$seconds" ic3ih5oc4kh3
+done
 bad 'position 4' bench ic3xh5oc4kh3
 
 # explain.
@@ -190,6 +233,132 @@ out_has 'ConvTransposeBackwardData bf16 NXC XOI'
 bad 'OP' explain
 bad 'needs a problem' explain Convolution
 bad 'did you mean Convolution' explain Convolutoin mb2ic16ih9oc16kh3
+
+# Results that are lost are an error, whatever the subcommand.
+small='ic3ih5oc4kh3 --op Convolution --threads 1'
+while read -r arguments; do
+    for sink in full closed; do
+        what="convgrad $arguments, stdout $sink"
+        : >"$work/out"
+        # shellcheck disable=SC2086
+        if [ $sink = full ]; then
+            "$convgrad" $arguments >/dev/full 2>"$work/err"
+        else
+            "$convgrad" $arguments >&- 2>"$work/err"
+        fi
+        status=$?
+        [ $status -eq 2 ] || complain "$what: exit status $status, not 2"
+        err_has 'cannot write to stdout'
+    done
+done <<END
+--help
+--version
+verify --help
+verify $small
+verify $small --quiet
+bench $small --seconds 0.01
+bench $small --seconds 0.01 --json
+bench $small --plan
+bench $small --plan --json
+bench --scan=1 $small --dtype f32
+bench --scan=1 $small --dtype f32 --json
+explain Convolution ic3ih5oc4kh3 --threads 1
+explain Convolution ic3ih5oc4kh3 --threads 1 --json
+ops
+ops Convolution
+info
+train --epochs 1
+train --epochs 1 --quiet
+completion bash
+man
+END
+# Without results there is nothing to lose.
+what='an error with closed stdout'
+"$convgrad" nonsense >&- 2>"$work/err"
+[ $? -eq 2 ] || complain "$what"
+err_lacks 'cannot write'
+
+# A message that nobody can read changes nothing; no file gets the number of a closed stream.
+for arguments in nonsense 'verify --nonsense' 'ops Convoluton' "verify --match mistyped" \
+    "bench mb1000000000ic3000ih500oc4kh3 --op Convolution"; do
+    # shellcheck disable=SC2086
+    "$convgrad" $arguments >"$work/out" 2>"$work/err"
+    expected=$?
+    for sink in full closed; do
+        # shellcheck disable=SC2086
+        if [ $sink = full ]; then
+            "$convgrad" $arguments >"$work/out" 2>/dev/full
+        else
+            "$convgrad" $arguments >"$work/out" 2>&-
+        fi
+        status=$?
+        [ $status -eq $expected ] || complain "convgrad $arguments, stderr $sink: exit status $status"
+    done
+done
+"$convgrad" verify ic3ih5oc4kh3 >"$work/out" 2>&- || complain 'verify with closed stderr'
+last_line_is '3 passed, 0 failed'
+"$convgrad" bench $small --seconds 0.01 --html "$work/page" >&- 2>&-
+! grep -q 'Peaks measured' "$work/page" 2>/dev/null || complain 'results in the page instead of stdout'
+rm -f "$work/page"
+
+# Pages: links are followed, what is no regular file is written to, failures leave nothing behind.
+page() { run 0 bench $small --seconds 0.01 --quiet --html "$1"; }
+mkdir "$work/pages"
+ln -s target "$work/pages/link"
+page "$work/pages/link"
+[ -L "$work/pages/link" ] || complain 'a link was replaced'
+grep -q '<html' "$work/pages/target" || complain "what a link leads to was not written"
+chmod 600 "$work/pages/target"
+: >"$work/pages/target"
+page "$work/pages/link"
+[ -L "$work/pages/link" ] && grep -q '<html' "$work/pages/target" || complain 'a link to a file'
+[ "$(stat -c %a "$work/pages/target")" = 600 ] || complain 'other permissions than before'
+mkfifo "$work/pages/fifo"
+cat "$work/pages/fifo" >"$work/read" &
+page "$work/pages/fifo"
+wait $!
+[ -p "$work/pages/fifo" ] || complain 'a FIFO was replaced'
+grep -q '<html' "$work/read" || complain 'nothing came through a FIFO'
+page /dev/null
+[ -c /dev/null ] || complain '/dev/null was replaced'
+"$convgrad" bench $small --seconds 0.01 --quiet --html /dev/stdout >"$work/read" || complain '/dev/stdout'
+grep -q 'roofline' "$work/read" && grep -q '<html' "$work/read" || complain '/dev/stdout: not both'
+run 2 bench $small --seconds 0.01 --quiet --html /dev/full
+err_has 'cannot write /dev/full'
+bad 'Is a directory' bench $small --html "$work/pages"
+bad 'No such file' bench $small --html "$work/absent/page"
+bad 'a name is missing' bench $small --html ''
+long=$(printf 'x%.0s' $(seq 1 255))
+page "$work/pages/$long"
+rm "$work/pages/$long"
+(
+    ulimit -f 8  # of 1 KiB
+    trap '' XFSZ
+    exec "$convgrad" bench $small --seconds 0.01 --quiet --html "$work/pages/target"
+) >/dev/null 2>"$work/err"
+[ $? -eq 2 ] || complain 'a page that does not fit'
+err_has 'cannot write'
+grep -q '</html>' "$work/pages/target" || complain 'the old page is not whole'
+[ "$(cd "$work/pages" && echo *)" = 'fifo link target' ] || complain "left behind: $(ls "$work/pages")"
+
+# Ctrl-C ends the progress line, and the process by its signal.
+if command -v script >/dev/null; then
+    for signal in INT TERM HUP; do
+        : >"$work/typescript"
+        script -qfec "env --default-signal=$signal sh -c 'echo \$\$ >\"$work/pid\"; \
+            exec \"$convgrad\" bench $small --seconds 600'; echo \"status \$?\"" "$work/typescript" \
+            >/dev/null 2>&1 </dev/null &
+        shell=$!
+        until grep -qF '0/1' "$work/typescript"; do sleep 0.1; done
+        kill -"$signal" "$(cat "$work/pid")"
+        wait $shell
+        status=$((128 + $(kill -l $signal)))
+        grep -qF "status $status" "$work/typescript" || complain "SIG$signal: exit status"
+        # The line is begun once and erased once.
+        [ "$(grep -aoF $'\r\033[K' "$work/typescript" | wc -l)" -eq 2 ] ||
+            complain "SIG$signal: the progress line stays"
+    done
+fi
 
 [ "$failures" -eq 0 ] || exit 1
 echo 'all as expected'

@@ -109,6 +109,15 @@ TEST(shape_error, channels) {
 }
 
 TEST(shape_error, groups_must_divide) {
+    expect_error(bad,
+        {"Convolution \"layer\": invalid shape: src has 6 channels, which groups = 4 does not "
+         "divide; groups must divide the input and the output channels"},
+        [] {
+            inferred(op_with(convolution, 1, {2, 5, 6}, {3, 2, 8}).set("groups", 4));
+        });
+    expect_error(bad, {"src has 1 channel, which groups = 2 does not divide"}, [] {
+        inferred(op_with(convolution, 1, {2, 5, 1}, {3, 1, 8}).set("groups", 2));
+    });
     expect_error(bad, {"Convolution", "src has 6 channels", "groups", "4", "divide"}, [] {
         inferred(op_with(convolution, 1, {2, 5, 6}, {3, 1, 8}).set("groups", 4));
     });

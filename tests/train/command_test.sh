@@ -71,6 +71,25 @@ cp "$state" "$work/flipped"
 printf '\x55' | dd of="$work/flipped" bs=1 seek=5000 conv=notrunc status=none
 bad 'is damaged' --resume "$work/flipped"
 bad 'cannot open' --epochs 1 --checkpoint "$work/absent/state" --quiet
+bad 'cannot open' --html "$work/absent/page"
+bad 'Is a directory' --html "$work"
+bad 'cannot write /dev/full' --epochs 1 --checkpoint /dev/full --quiet
+bad 'a name is missing' --checkpoint ''
+
+# Checkpoints go through links and into what is no regular file; nothing else is left behind.
+mkdir "$work/links"
+ln -s state "$work/links/link"
+weights --epochs 1 --checkpoint "$work/links/link" >/dev/null
+[ -L "$work/links/link" ] || complain 'a link was replaced by a checkpoint'
+[ -n "$(weights --resume "$work/links/link")" ] || complain 'a checkpoint behind a link'
+[ "$(weights --epochs 1 --checkpoint /dev/null --html /dev/null)" = "$(weights --epochs 1)" ] ||
+    complain '--checkpoint /dev/null'
+[ -c /dev/null ] || complain '/dev/null was replaced'
+(ulimit -f 4; trap '' XFSZ; exec "$convgrad" train --epochs 2 --quiet --checkpoint "$work/links/link") \
+    >/dev/null 2>"$work/err" && complain 'a checkpoint that does not fit'
+grep -q 'cannot write' "$work/err" || complain "a checkpoint that does not fit: $(cat "$work/err")"
+[ "$(cd "$work/links" && echo *)" = 'link state' ] || complain "left behind: $(ls "$work/links")"
+[ -n "$(weights --resume "$work/links/link")" ] || complain 'the old checkpoint is gone'
 
 # IDX files: 64 random images of 12×12 pixels.
 mkdir "$work/idx"

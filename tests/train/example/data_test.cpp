@@ -1,12 +1,17 @@
 // Reading data, and files that are replaced as a whole.
 #include <filesystem>
 #include <fstream>
+#include <set>
+#include <thread>
+
+#include <sys/stat.h>
 
 #include <gtest/gtest.h>
 
 #include "train/checkpoint.hpp"
 #include "train/dataset.hpp"
 #include "train/idx.hpp"
+#include "train/whole_file.hpp"
 
 using namespace convgrad::train;
 
@@ -90,6 +95,15 @@ protected:
             .write(reinterpret_cast<const char *>(content.data()),
                 static_cast<std::streamsize>(content.size()));
     }
+    /// Everything in the directory, in order.
+    std::string names() {
+        std::set<std::string> sorted;
+        for (const auto &entry : std::filesystem::directory_iterator(directory_))
+            sorted.insert(entry.path().filename().string());
+        std::string text;
+        for (const std::string &name : sorted) text += (text.empty() ? "" : " ") + name;
+        return text;
+    }
 
 private:
     std::filesystem::path directory_ =
@@ -101,7 +115,7 @@ TEST_F(checkpoint, comes_back) {
     write_checkpoint(path("a"), bytes(100, 9));
     write_checkpoint(path("a"), state);
     EXPECT_EQ(read_checkpoint(path("a")), state);
-    EXPECT_FALSE(std::filesystem::exists(path("a.tmp")));
+    EXPECT_EQ(names(), "a");
 }
 
 TEST_F(checkpoint, any_damage_is_found) {
@@ -119,6 +133,47 @@ TEST_F(checkpoint, any_damage_is_found) {
 
 TEST_F(checkpoint, a_file_that_cannot_be_written_is_an_error) {
     EXPECT_THROW(replace_file(path("absent/a"), {}), std::runtime_error);
+    EXPECT_THROW(replace_file(path(""), {}), std::runtime_error);
+    EXPECT_THROW(replace_file("", {}), std::runtime_error);
+    EXPECT_THROW(replace_file("/dev/full", {{1, 2}}), std::runtime_error);
+    for (const std::string &name : {path("absent/a"), path(""), std::string()})
+        EXPECT_THROW(check_replaceable(name), std::runtime_error) << name;
+    EXPECT_NO_THROW(check_replaceable(path("a")));
+    EXPECT_EQ(names(), "");
+}
+
+TEST_F(checkpoint, links_are_followed) {
+    write("far", {1});
+    std::filesystem::create_symlink("far", path("near"));
+    std::filesystem::create_symlink("near", path("link"));
+    std::filesystem::create_symlink("new", path("dangling"));
+    std::filesystem::create_symlink("cycle", path("cycle"));
+    std::filesystem::permissions(path("far"), std::filesystem::perms{0640});
+    replace_file(path("link"), {{2, 3}});
+    replace_file(path("dangling"), {{4}});
+    EXPECT_THROW(replace_file(path("cycle"), {{5}}), std::runtime_error);
+    EXPECT_EQ(read_file(path("far")), (bytes{2, 3}));
+    EXPECT_EQ(read_file(path("new")), bytes{4});
+    EXPECT_EQ(names(), "cycle dangling far link near new");
+    EXPECT_TRUE(std::filesystem::is_symlink(path("link")));
+    EXPECT_TRUE(std::filesystem::is_symlink(path("dangling")));
+    EXPECT_EQ(std::filesystem::status(path("far")).permissions(), std::filesystem::perms{0640});
+}
+
+TEST_F(checkpoint, what_is_no_regular_file_is_written_to) {
+    ASSERT_EQ(mkfifo(path("fifo").c_str(), 0600), 0);
+    bytes seen(3);
+    std::thread reader([&] {
+        std::ifstream(path("fifo"), std::ios::binary)
+            .read(reinterpret_cast<char *>(seen.data()), 3);
+    });
+    replace_file(path("fifo"), {{6, 7, 8}});
+    reader.join();
+    EXPECT_EQ(seen, (bytes{6, 7, 8}));
+    EXPECT_TRUE(std::filesystem::is_fifo(path("fifo")));
+    replace_file("/dev/null", {{1}});
+    EXPECT_TRUE(std::filesystem::is_character_file("/dev/null"));
+    EXPECT_EQ(names(), "fifo");
 }
 
 }  // namespace
