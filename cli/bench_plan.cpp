@@ -35,7 +35,7 @@ plan_times time_plan(const op_call &call, const engine &on) {
     return {first, times.front(), times[repeats / 2]};
 }
 
-std::string plan_json(const op_case &c, const conv::plan &plan, int threads, const plan_times &t) {
+std::string plan_json(const op_case &c, const cpu::plan &plan, int threads, const plan_times &t) {
     return fmt::format(R"({{{}, "isa": {}, "algorithm": {}, "threads": {}, "plan_us": {:.3f}, )"
                        R"("plan_median_us": {:.3f}, "plan_first_us": {:.3f}}})",
         json_case(c), json_string(to_string(plan.instruction_set())), json_string(plan.algorithm()),

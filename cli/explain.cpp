@@ -40,8 +40,8 @@ std::string limit_text(const limit &l) {
 struct explanation {
     op_case what;
     op_call call;
-    std::vector<conv::refusal> refusals;
-    std::unique_ptr<const conv::plan> plan;
+    std::vector<engines::verdict> refusals;
+    std::unique_ptr<const cpu::plan> plan;
     limit bound;
     int bound_threads;  // this machine's, if the case asks for more than it has
     cpu::work_cut cut;
@@ -103,9 +103,9 @@ std::string json_text(const explanation &e) {
             stages.empty() ? "" : ", ", json_string(s.name), s.tasks,
             json_spread("tasks_per_thread", s.tasks_per_thread), json_spread("seconds", s.seconds),
             json_spread("read_bytes", s.read), json_spread("written_bytes", s.written));
-    for (const conv::refusal &r : e.refusals)
+    for (const engines::verdict &r : e.refusals)
         refused += fmt::format(R"({}{{"algorithm": {}, "isa": {}, "reason": {}}})",
-            refused.empty() ? "" : ", ", json_string(r.algorithm), json_string(to_string(r.set)),
+            refused.empty() ? "" : ", ", json_string(r.algorithm), json_string(r.uses),
             json_string(r.reason));
     return fmt::format(
         R"({{"op": {}, "dtype": {}, "data_format": {}, "weights_format": {}, "problem": {}, "name": {}, )"
@@ -148,8 +148,8 @@ void print_text(const explanation &e) {
 
     table others;
     others.column("other algorithms").column("isa").column("why not");
-    for (const conv::refusal &r : e.refusals)
-        others.row({std::string(r.algorithm), std::string(to_string(r.set)), r.reason});
+    for (const engines::verdict &r : e.refusals)
+        others.row({std::string(r.algorithm), std::string(r.uses), r.reason});
     if (!others.empty()) put("\n{}", others.text(2));
 }
 

@@ -11,8 +11,8 @@
 #include <convgrad/engine.hpp>
 #include <convgrad/version.hpp>
 
-#include "conv/plan.hpp"
 #include "cpu/isa.hpp"
+#include "cpu/plan.hpp"
 #include "cpu/pool.hpp"
 #include "options.hpp"
 #include "output.hpp"
@@ -60,7 +60,7 @@ std::vector<std::pair<std::string, std::string>> environment_facts(const engine 
         {"cores", std::to_string(cpu::available_cores())},
         {"threads", std::to_string(on.threads())},
         {"caches", fmt::format("L1d {}, L2 {}, L3 {}", size(c.l1d), size(c.l2), size(c.l3))},
-        {"algorithms", fmt::format("{}", fmt::join(conv::algorithm_names(), ", "))},
+        {"algorithms", fmt::format("{}", fmt::join(cpu::algorithm_names(), ", "))},
         {"environment", environment()},
     };
 }

@@ -1,6 +1,7 @@
 #include "runner.hpp"
 
-#include "graph/engine.hpp"
+#include "cpu/backend.hpp"
+#include "engine/engine.hpp"
 
 namespace convgrad::cli {
 namespace {
@@ -46,9 +47,9 @@ void runner::execute() const {
     compiled_.execute(on_, inputs_, outputs_);
 }
 
-std::unique_ptr<const conv::plan> plan_of(
-    const op_call &call, const engine &on, std::vector<conv::refusal> *refusals) {
-    return conv::make_plan(call.problem, on.get().limits(), refusals);
+std::unique_ptr<const cpu::plan> plan_of(
+    const op_call &call, const engine &on, std::vector<engines::verdict> *refusals) {
+    return cpu::make_plan(call.problem, cpu::backend_of(on).limits(on.get().limits()), refusals);
 }
 
 }  // namespace convgrad::cli

@@ -5,7 +5,7 @@
 
 #include <convgrad/graph.hpp>
 
-#include "conv/plan.hpp"
+#include "cpu/plan.hpp"
 #include "data.hpp"
 #include "op_case.hpp"
 
@@ -29,7 +29,7 @@ private:
 };
 
 /// The plan that the library makes for a call on an engine.
-std::unique_ptr<const conv::plan> plan_of(
-    const op_call &call, const engine &on, std::vector<conv::refusal> *refusals = nullptr);
+std::unique_ptr<const cpu::plan> plan_of(
+    const op_call &call, const engine &on, std::vector<engines::verdict> *refusals = nullptr);
 
 }  // namespace convgrad::cli

@@ -7,10 +7,7 @@
 
 #include <convgrad/convgrad.hpp>
 
-#include "conv/plan.hpp"
-#include "cpu/parallel.hpp"
-#include "graph/engine.hpp"
-#include "graph/scratch.hpp"
+#include "engine/engine.hpp"
 #include "op/lower.hpp"
 
 namespace {
@@ -45,15 +42,15 @@ int main() {
     const logical_tensor inputs[] = {ls, lw}, outputs[] = {ld};
     const conv::problem problem =
         ops::lower(ops::parse(op_kind::convolution, {}, 4, {}), inputs, outputs);
-    const auto plan = conv::make_plan(problem, on.limits());
-    const scratch workspace(plan->workspace());
+    const stream stream_on;
+    engines::lane &lane = stream_on.get();
+    const auto plan = on.backend->make_plan(problem, on.limits());
+    const engines::scratch_lease workspace(lane, plan->workspace());
     const conv::buffers buffers{src.data(), weights.data(), dst.data(), nullptr, nullptr};
-    const double kernel =
-        best_of([&] { plan->execute(buffers, workspace.data(), on.threads_up_to(on.threads)); });
-    const double planning = best_of([&] { conv::make_plan(problem, on.limits()); });
+    const double kernel = best_of([&] { plan->execute({&buffers, 1}, workspace.data(), lane); });
+    const double planning = best_of([&] { (void)on.backend->make_plan(problem, on.limits()); });
 
     const compiled_partition compiled = compile(op_kind::convolution, {ls, lw}, {ld});
-    const stream stream_on;
     const std::vector<tensor> ins = {s, w}, outs = {d};
     const double by_compiled = best_of([&] { compiled.execute(stream_on, ins, outs); });
     const double eager = best_of([&] { convolution(s, w, {}, d); });

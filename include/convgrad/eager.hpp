@@ -40,6 +40,9 @@ struct options {
     const tensor *add = nullptr;
     /// Where to run; null: default_engine().
     const engine *on = nullptr;
+    /// The queue to run in, on its own engine: the call returns when the work is queued. Null: one
+    /// of the engine's, and the call returns when the work is complete.
+    const stream *queue = nullptr;
 };
 
 /// `bias` may be an empty tensor (`{}`).

@@ -7,6 +7,10 @@
 
 namespace convgrad {
 
+namespace engines {
+class lane;
+}
+
 /// A caller's thread pool. Implement it to run the library on threads that already exist.
 class CONVGRAD_API thread_pool {
 public:
@@ -22,6 +26,8 @@ public:
 /// Settings of an engine. Every field has a working default.
 struct engine_options {
     engine_kind kind = engine_kind::cpu;
+    /// Which device of this kind, from 0; a CPU engine takes 0 only.
+    int device = 0;
     /// 0: CONVGRAD_NUM_THREADS if set, else the cores this process may use (affinity and cgroup
     /// limits count). At most 1024.
     int threads = 0;
@@ -59,6 +65,7 @@ public:
 
     struct impl;
     /// For the library itself.
+    explicit engine(std::shared_ptr<const impl> p) : impl_(std::move(p)) {}
     [[nodiscard]] const impl &get() const noexcept { return *impl_; }
 
 private:
@@ -68,16 +75,29 @@ private:
 /// The engine that calls without one use; created on first use.
 CONVGRAD_API const engine &default_engine();
 
-/// An in-order queue on an engine. CPU work is complete when a call returns.
+/// An in-order queue on an engine: executions on one stream run in the order of the calls, those on
+/// different streams in any. A call refuses what it can refuse before it queues anything; then the
+/// work may still be running when it returns (never on a CPU engine, where it is complete). Until
+/// wait() has returned, tensors and a caller's workspace must stay as they are; engines, compiled
+/// partitions and graphs may go. Shape inputs are host memory on every engine and are read during
+/// the call. Scratch that the library takes by itself is reused in the order of the stream.
+/// Cheap to copy; copies are the same queue.
 class CONVGRAD_API stream {
 public:
-    explicit stream(const engine &on = default_engine());
+    /// `native`: the caller's own queue on the device (what kind of pointer is told by the kind of
+    /// engine), which must outlive the stream; null: one of the engine's. A CPU has none.
+    explicit stream(const engine &on = default_engine(), void *native = nullptr);
     [[nodiscard]] const engine &get_engine() const noexcept { return engine_; }
-    /// Returns when all work of this stream is complete: at once on a CPU.
-    void wait() const noexcept {}
+    /// Returns when all work of this stream is complete: at once on a CPU. Throws device_failure if
+    /// the device failed at or after the work of this stream, now and each time from then on.
+    void wait() const;
+
+    /// For the library itself.
+    [[nodiscard]] engines::lane &get() const noexcept { return *lane_; }
 
 private:
     engine engine_;
+    std::shared_ptr<engines::lane> lane_;
 };
 
 /// The best instruction set that this CPU and operating system offer (environment not considered).

@@ -22,6 +22,7 @@ enum class error_code : std::uint8_t {
                        ///< compiled, an engine of the wrong kind
     unsupported,       ///< legal, but not available here
     out_of_memory,     ///< an allocation, or the caller's workspace limit, failed
+    device_failure,    ///< a device failed at or after work that was queued on it; results are lost
 };
 
 /// "invalid_op", "invalid_graph", …

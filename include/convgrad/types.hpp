@@ -56,8 +56,8 @@ enum class math_mode : std::uint8_t {
     fast,      ///< f32 operands may be rounded to bf16 parts; faster, less precise
 };
 
-/// Where an engine computes. Only `cpu` exists; the seam for others is kept.
-enum class engine_kind : std::uint8_t { cpu, gpu };
+/// Where an engine computes.
+enum class engine_kind : std::uint8_t { cpu, cuda };
 
 CONVGRAD_API std::string_view to_string(data_type type);
 /// The specification's name, e.g. "ConvolutionBackwardWeights".
@@ -65,6 +65,8 @@ CONVGRAD_API std::string_view to_string(op_kind kind);
 /// "portable", "avx2", "avx512", "avx512_bf16" or "amx_bf16".
 CONVGRAD_API std::string_view to_string(isa set);
 CONVGRAD_API std::string_view to_string(math_mode mode);
+/// "cpu" or "cuda".
+CONVGRAD_API std::string_view to_string(engine_kind kind);
 
 /// Bytes of one element; 0 for `undef`.
 CONVGRAD_API std::size_t size_of(data_type type);

@@ -10,7 +10,7 @@ namespace convgrad::python {
 namespace {
 
 /// By error_code; live as long as the process.
-std::array<PyObject *, 6> classes{};
+std::array<PyObject *, 7> classes{};
 
 PyObject *make_class(const std::string &name, const char *doc, nb::handle bases) {
     return PyErr_NewExceptionWithDoc(("convgrad." + name).c_str(), doc, bases.ptr(), nullptr);
@@ -50,6 +50,8 @@ void bind_errors(nb::module_ &m) {
             PyExc_ValueError},
         {error_code::out_of_memory, "OutOfMemory",
             "An allocation, or the engine's workspace limit, failed.", PyExc_MemoryError},
+        {error_code::device_failure, "DeviceFailure",
+            "A device failed at or after work that was queued on it.", PyExc_RuntimeError},
     };
     for (const entry &e : entries) {
         PyObject *made = make_class(e.name, e.doc, nb::make_tuple(base, nb::handle(e.builtin)));

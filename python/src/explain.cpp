@@ -10,9 +10,8 @@
 
 #include "arguments.hpp"
 #include "bindings.hpp"
-#include "conv/plan.hpp"
+#include "engine/engine.hpp"
 #include "graph.hpp"
-#include "graph/engine.hpp"
 #include "op/lower.hpp"
 
 namespace convgrad::python {
@@ -53,21 +52,20 @@ explanation explain(std::string_view name, nb::handle inputs, nb::handle outputs
     ops::infer_shapes(parsed, ins, outs);
     conv::problem problem = ops::lower(parsed, ins, outs);
     problem.math = where.math;
-    std::vector<conv::refusal> refusals;
-    const auto plan = conv::make_plan(problem, where.limits(), &refusals);
+    std::vector<engines::verdict> refusals;
+    const auto plan = where.backend->make_plan(problem, where.limits(), &refusals);
 
     explanation made{.op = std::string(to_string(kind)),
         .algorithm = std::string(plan->algorithm()),
-        .instruction_set = std::string(to_string(plan->instruction_set())),
+        .instruction_set = std::string(plan->facts().uses),
         .blocks = plan->describe(),
         .output_shape = *outs.at(0).shape,
-        .threads = where.threads,
+        .threads = where.backend->facts().threads,
         .workspace = plan->workspace(),
         .flops = 2 * conv::macs(problem),
         .refusals = {}};
-    for (const conv::refusal &r : refusals)
-        made.refusals.push_back(
-            {std::string(r.algorithm), std::string(to_string(r.set)), r.reason});
+    for (const engines::verdict &r : refusals)
+        made.refusals.push_back({std::string(r.algorithm), std::string(r.uses), r.reason});
     return made;
 }
 

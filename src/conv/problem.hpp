@@ -33,7 +33,7 @@ struct axis {
 /// Strides of src or dst in elements; c runs over the channels of all groups.
 struct data_strides {
     dim n = 0, c = 0;
-    std::array<dim, 3> x {};
+    std::array<dim, 3> x{};
 
     friend bool operator==(const data_strides &, const data_strides &) = default;
 };
@@ -42,7 +42,7 @@ struct data_strides {
 /// forms of IOX and XOI included, is a choice of strides.
 struct weights_strides {
     dim g = 0, o = 0, i = 0;
-    std::array<dim, 3> k {};
+    std::array<dim, 3> k{};
 
     friend bool operator==(const weights_strides &, const weights_strides &) = default;
 };
@@ -58,7 +58,7 @@ struct problem {
     /// Type of the output; differs from `type` only for f32 weights gradients of 16-bit inputs.
     data_type out_type = data_type::f32;
     dim mb = 0, groups = 1;
-    dim ic = 0, oc = 0;  // per group
+    dim ic = 0, oc = 0;     // per group
     std::array<axis, 3> x;  // depth, height, width
     data_strides src, dst;
     weights_strides weights;
@@ -96,7 +96,7 @@ struct buffers {
 /// Multiply-adds of the plain sum, padded taps counted (what benchdnn counts too, times 2).
 inline double macs(const problem &p) {
     double v = static_cast<double>(p.mb) * static_cast<double>(p.groups) * static_cast<double>(p.ic)
-        * static_cast<double>(p.oc);
+               * static_cast<double>(p.oc);
     for (const axis &a : p.x) v *= static_cast<double>(a.dst) * static_cast<double>(a.kernel);
     return v;
 }

@@ -7,9 +7,12 @@ namespace convgrad::cpu {
 
 inline float load_float(const void *data, data_type type, dim index) {
     switch (type) {
-    case data_type::bf16: return conv::to_float(static_cast<const bf16 *>(data)[index]);
-    case data_type::f16: return conv::to_float(static_cast<const f16 *>(data)[index]);
-    default: return static_cast<const float *>(data)[index];
+    case data_type::bf16:
+        return conv::to_float(static_cast<const bf16 *>(data)[index]);
+    case data_type::f16:
+        return conv::to_float(static_cast<const f16 *>(data)[index]);
+    default:
+        return static_cast<const float *>(data)[index];
     }
 }
 
@@ -17,9 +20,15 @@ inline float load_float(const void *data, data_type type, dim index) {
 inline void store_rounded(void *data, data_type type, dim index, double value, bool accumulate) {
     if (accumulate) value += static_cast<double>(load_float(data, type, index));
     switch (type) {
-    case data_type::bf16: static_cast<bf16 *>(data)[index] = conv::round_to<bf16>(value); break;
-    case data_type::f16: static_cast<f16 *>(data)[index] = conv::round_to<f16>(value); break;
-    default: static_cast<float *>(data)[index] = conv::round_to<float>(value); break;
+    case data_type::bf16:
+        static_cast<bf16 *>(data)[index] = conv::round_to<bf16>(value);
+        break;
+    case data_type::f16:
+        static_cast<f16 *>(data)[index] = conv::round_to<f16>(value);
+        break;
+    default:
+        static_cast<float *>(data)[index] = conv::round_to<float>(value);
+        break;
     }
 }
 

@@ -65,8 +65,8 @@ isa detect() {
 
     if (!bit(extended1.eax, 5)) return isa::avx512;
 
-    // Leaf 0x1D (the palette) is not asked: hypervisors hide it while the instructions work, and
-    // palette 1 is architectural.
+        // Leaf 0x1D (the palette) is not asked: hypervisors hide it while the instructions work,
+        // and palette 1 is architectural.
 #ifdef CONVGRAD_MODEL_TILES
     return isa::amx_bf16;
 #endif

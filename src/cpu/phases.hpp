@@ -16,8 +16,8 @@ struct conv_phase {
 
 struct phase_list {
     std::vector<conv_phase> phases;
-    // Per tap: elements from a filter's first weight; positions from a patch's start; elements in the
-    // input from where position 0 is.
+    // Per tap: elements from a filter's first weight; positions from a patch's start; elements in
+    // the input from where position 0 is.
     std::vector<dim> weights, patch, input;
 };
 
@@ -44,23 +44,28 @@ struct data_roles {
     [[nodiscard]] const void *input(const conv::buffers &data) const {
         return forward ? data.src : data.dst;
     }
-    [[nodiscard]] void *output(const conv::buffers &data) const { return forward ? data.dst : data.src; }
+    [[nodiscard]] void *output(const conv::buffers &data) const {
+        return forward ? data.dst : data.src;
+    }
 };
 
-/// Whether some tap of an output element lies outside the input and has a weight that is not finite:
-/// there a packed zero would make NaN of the sum. It depends on the element alone, never on its tile.
-/// Arguments as for careful_sum().
+/// Whether some tap of an output element lies outside the input and has a weight that is not
+/// finite: there a packed zero would make NaN of the sum. It depends on the element alone, never on
+/// its tile. Arguments as for careful_sum().
 bool needs_care(const conv::problem &p, const data_roles &roles, const axis_walk (&walk)[3],
     const conv_phase &f, const conv::buffers &data, dim group, dim channel, const dim (&t)[3]);
 
-/// The plain sum of one output element over taps inside the input only, straight from the tensors: for
-/// weights with infinities or NaNs beside padding, where 0 · ∞ of a packed zero would be NaN. Slow,
-/// and rare. `t` is the position within the phase, `channel` the output channel within its group.
+/// The plain sum of one output element over taps inside the input only, straight from the tensors:
+/// for weights with infinities or NaNs beside padding, where 0 · ∞ of a packed zero would be NaN.
+/// Slow, and rare. `t` is the position within the phase, `channel` the output channel within its
+/// group.
 float careful_sum(const conv::problem &p, const data_roles &roles, const axis_walk (&walk)[3],
-    const conv_phase &f, const conv::buffers &data, dim n, dim group, dim channel, const dim (&t)[3]);
+    const conv_phase &f, const conv::buffers &data, dim n, dim group, dim channel,
+    const dim (&t)[3]);
 
-/// Taps of the weights gradient as offsets in diff_weights (elements): those that meet src somewhere,
-/// in the order of the walks' taps, and those that never do, whose gradient is an empty sum.
+/// Taps of the weights gradient as offsets in diff_weights (elements): those that meet src
+/// somewhere, in the order of the walks' taps, and those that never do, whose gradient is an empty
+/// sum.
 struct gradient_taps {
     std::vector<dim> kept, empty;
     gradient_taps() = default;
@@ -69,19 +74,20 @@ struct gradient_taps {
     void write_zeros(const conv::problem &p, const conv::buffers &data) const;
 };
 
-/// Part of the weights gradient from one tile, for one pair of channels (within their group) and one
-/// tap: like the other careful_sum, for infinities and NaNs in dst beside padding.
-float careful_sum(const conv::problem &p, const axis_walk (&walk)[3], const axis_tap *const (&taps)[3],
-    const conv::buffers &data, dim n, dim group, dim i, dim o, const dim (&t0)[3],
-    const dim (&length)[3]);
+/// Part of the weights gradient from one tile, for one pair of channels (within their group) and
+/// one tap: like the other careful_sum, for infinities and NaNs in dst beside padding.
+float careful_sum(const conv::problem &p, const axis_walk (&walk)[3],
+    const axis_tap *const (&taps)[3], const conv::buffers &data, dim n, dim group, dim i, dim o,
+    const dim (&t0)[3], const dim (&length)[3]);
 
-/// Writes the output positions that no tap reaches, or all if `nothing_to_sum`: empty sums, to which
-/// bias, add and old contents still apply.
+/// Writes the output positions that no tap reaches, or all if `nothing_to_sum`: empty sums, to
+/// which bias, add and old contents still apply.
 struct kernel_set;
 class executor;
 struct work_stage;
 void fill_unreached(const conv::problem &p, const data_roles &roles, const axis_walk (&walk)[3],
-    const kernel_set &kernels, bool nothing_to_sum, const conv::buffers &data, const executor &threads);
+    const kernel_set &kernels, bool nothing_to_sum, const conv::buffers &data,
+    const executor &threads);
 /// The same as a stage of work; no tasks where every position is reached.
 work_stage unreached_stage(const conv::problem &p, const data_roles &roles,
     const axis_walk (&walk)[3], bool nothing_to_sum, int workers);

@@ -31,7 +31,8 @@ void run_tasks(const executor &threads, dim base, dim count, const Body &body) {
     for (int w = 0; w < workers; ++w) {
         const auto first = static_cast<std::uint64_t>(first_task(count, w, workers));
         const auto last = static_cast<std::uint64_t>(first_task(count, w + 1, workers));
-        ranges[static_cast<std::size_t>(w)].state.store(first << 32 | last, std::memory_order_relaxed);
+        ranges[static_cast<std::size_t>(w)].state.store(
+            first << 32 | last, std::memory_order_relaxed);
     }
     const auto take = [&](range &from, bool own) -> dim {
         std::uint64_t seen = from.state.load(std::memory_order_relaxed);
@@ -62,12 +63,12 @@ void run_tasks(const executor &threads, dim base, dim count, const Body &body) {
 }
 
 /// Calls body(worker, task) once for each task in [0, count). Each worker starts with a contiguous
-/// range of tasks, so that what it packed for one serves the next; a worker that runs dry takes tasks
-/// from the end of the longest remaining range (a slow neighbour does not hold up the rest). Results
-/// must not depend on who runs a task.
+/// range of tasks, so that what it packed for one serves the next; a worker that runs dry takes
+/// tasks from the end of the longest remaining range (a slow neighbour does not hold up the rest).
+/// Results must not depend on who runs a task.
 template <typename Body>
 void for_each_task(const executor &threads, dim count, const Body &body) {
-    constexpr dim at_once = dim {1} << 31;
+    constexpr dim at_once = dim{1} << 31;
     for (dim base = 0; base < count; base += at_once)
         run_tasks(threads, base, std::min(at_once, count - base), body);
 }

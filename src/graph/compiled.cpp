@@ -3,7 +3,6 @@
 
 #include <algorithm>
 
-#include "graph/engine.hpp"
 #include "graph/tensors.hpp"
 #include "op/guard.hpp"
 #include "op/message.hpp"
@@ -53,7 +52,7 @@ step make_step(stage s, compiled_partition::impl &owner) {
     if (made.runtime_shape && !known)
         ops::infer_shapes(made.attrs, inputs, outputs);
     else
-        made.plan = plan_op(made.attrs, inputs, outputs, owner.limits, owner.math);
+        made.plan = plan_op(made.attrs, inputs, outputs, owner.on.get());
     for (std::size_t i = 0; i < outputs.size(); ++i)
         owner.outputs[made.outputs[i]] = std::move(outputs[i]);
     if (made.plan != nullptr) owner.workspace = std::max(owner.workspace, made.plan->workspace());
@@ -63,35 +62,29 @@ step make_step(stage s, compiled_partition::impl &owner) {
 /// Lets the two steps of a joint gradient go together, if that is faster and memory allows.
 void join_steps(compiled_partition::impl &made) {
     if (made.steps.size() != 2) return;
-    std::size_t bytes = 0;
-    for (const step &s : made.steps) {
-        const std::size_t own = s.plan == nullptr ? 0 : s.plan->joint_workspace();
-        if (own == 0 || !s.plan->worth_joining()) return;
-        bytes += own;
-    }
-    if (bytes > made.limits.workspace) return;
-    made.joined = true;
-    made.workspace = bytes;
+    const auto &data = made.steps[0].plan, &weights = made.steps[1].plan;
+    if (data == nullptr || weights == nullptr) return;
+    const engine::impl &on = made.on.get();
+    made.joint = on.backend->join(*data, *weights, on.limits());
+    if (made.joint != nullptr) made.workspace = made.joint->workspace();
 }
 
 }  // namespace
 
-std::unique_ptr<const conv::plan> plan_op(const ops::parsed_attributes &attrs,
+std::unique_ptr<const engines::plan> plan_op(const ops::parsed_attributes &attrs,
     std::span<const logical_tensor> inputs, std::span<logical_tensor> outputs,
-    const conv::plan_limits &limits, math_mode math) {
+    const engine::impl &on) {
     ops::infer_shapes(attrs, inputs, outputs);
     conv::problem problem = ops::lower(attrs, inputs, outputs);
-    problem.math = math;
-    return conv::make_plan(problem, limits);
+    problem.math = on.math;
+    return on.backend->make_plan(problem, on.limits());
 }
 
 std::shared_ptr<const compiled_partition::impl> compile_stages(std::vector<stage> stages,
     std::vector<logical_tensor> inputs, std::vector<logical_tensor> outputs, const engine &on) {
-    auto made = std::make_shared<compiled_partition::impl>();
+    auto made = std::make_shared<compiled_partition::impl>(on);
     made->inputs = std::move(inputs);
     made->outputs = std::move(outputs);
-    made->limits = on.get().limits();
-    made->math = on.math();
     for (stage &s : stages) made->steps.push_back(make_step(std::move(s), *made));
     join_steps(*made);
     return made;
@@ -133,8 +126,8 @@ std::string compiled_partition::describe() const {
             if (s.plan == nullptr)
                 text += ": planned at execution, when its shape input is known";
             else
-                text += ops::cat(": ", s.plan->algorithm(), ", ",
-                    to_string(s.plan->instruction_set()), ", ", s.plan->describe());
+                text += ops::cat(": ", s.plan->algorithm(), ", ", s.plan->facts().uses, ", ",
+                    s.plan->describe());
         }
         return text;
     });

@@ -1,7 +1,7 @@
 // From described ops to plans, and their execution.
 //
-// Layer: above src/op and src/conv; below graph.cpp, partition.cpp and eager.cpp, which all come
-// here to compile.
+// Layer: above src/op, src/conv and src/engine; below graph.cpp, partition.cpp and eager.cpp, which
+// all come here to compile.
 #pragma once
 
 #include <limits>
@@ -11,7 +11,7 @@
 
 #include <convgrad/graph.hpp>
 
-#include "conv/plan.hpp"
+#include "engine/engine.hpp"
 #include "op/lower.hpp"
 
 namespace convgrad {
@@ -32,7 +32,7 @@ struct step : stage {
     explicit step(stage s) : stage(std::move(s)) {}
 
     /// Null when the shape of output 0 is known only at execution.
-    std::unique_ptr<const conv::plan> plan;
+    std::unique_ptr<const engines::plan> plan;
     /// A shape input is connected whose value is known only at execution.
     bool runtime_shape = false;
 };
@@ -40,13 +40,15 @@ struct step : stage {
 struct compiled_partition::impl {
     std::vector<logical_tensor> inputs, outputs;
     std::vector<step> steps;
-    conv::plan_limits limits;
-    math_mode math = math_mode::accurate;
+    engine on;  // what it was compiled for
     std::size_t workspace = 0;
-    /// Both gradients go through the batch together, so that diff_dst is read from memory once.
-    bool joined = false;
+    /// Not null: both gradients go through the batch together, so that diff_dst is read from memory
+    /// once.
+    std::unique_ptr<const engines::plan> joint;
 
-    void execute(const stream &on, std::span<const tensor> ins, std::span<const tensor> outs,
+    explicit impl(const engine &on_) : on(on_) {}
+
+    void execute(const stream &where, std::span<const tensor> ins, std::span<const tensor> outs,
         void *user_workspace) const;
 };
 
@@ -55,9 +57,9 @@ std::shared_ptr<const compiled_partition::impl> compile_stages(std::vector<stage
     std::vector<logical_tensor> inputs, std::vector<logical_tensor> outputs, const engine &on);
 
 /// Infers, lowers and plans one op. Throws invalid_shape when an output stays unknown.
-std::unique_ptr<const conv::plan> plan_op(const ops::parsed_attributes &attrs,
+std::unique_ptr<const engines::plan> plan_op(const ops::parsed_attributes &attrs,
     std::span<const logical_tensor> inputs, std::span<logical_tensor> outputs,
-    const conv::plan_limits &limits, math_mode math);
+    const engine::impl &on);
 
 /// Tensors of one op, in its own order; null where an optional input is left out.
 struct arguments {
@@ -65,8 +67,10 @@ struct arguments {
 };
 
 /// Refuses null data (an empty tensor may have it) and outputs that share their memory with an
-/// input or with each other. The tensor of attrs.add may be the output itself.
-void check_memory(const ops::parsed_attributes &attrs, const arguments &given);
+/// input or with each other, and memory that the backend cannot reach. The tensor of attrs.add may
+/// be the output itself.
+void check_memory(
+    const ops::parsed_attributes &attrs, const arguments &given, const engines::backend &on);
 
 /// Canonical buffers of one op.
 conv::buffers bind_memory(const ops::parsed_attributes &attrs, const arguments &given);

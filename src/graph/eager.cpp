@@ -5,9 +5,7 @@
 #include <array>
 
 #include "graph/compiled.hpp"
-#include "graph/engine.hpp"
 #include "op/guard.hpp"
-#include "graph/scratch.hpp"
 #include "op/message.hpp"
 
 namespace convgrad {
@@ -39,15 +37,12 @@ public:
         const std::span ins(in.data(), input_count_);
         const std::span outs(out.data(), output_count_);
         ops::check_arguments(attrs_, ins, outs);
-        plan_ = plan_op(attrs_, ins, outs, on.limits(), on.math);
-        check_memory(attrs_, view());
+        plan_ = plan_op(attrs_, ins, outs, on);
+        check_memory(attrs_, view(), *on.backend);
     }
 
-    [[nodiscard]] std::size_t workspace() const { return plan_->workspace(); }
-
-    void run(void *workspace, const engine::impl &on) const {
-        plan_->execute(bind_memory(attrs_, view()), workspace, on.threads_up_to(on.threads));
-    }
+    [[nodiscard]] const engines::plan &plan() const { return *plan_; }
+    [[nodiscard]] conv::buffers memory() const { return bind_memory(attrs_, view()); }
 
 private:
     static constexpr std::size_t most_inputs = 4, most_outputs = 2;
@@ -60,20 +55,49 @@ private:
     std::array<const tensor *, most_inputs> inputs_{};
     std::array<const tensor *, most_outputs> outputs_{};
     std::size_t input_count_ = 0, output_count_ = 0;
-    std::unique_ptr<const conv::plan> plan_;
+    std::unique_ptr<const engines::plan> plan_;
 };
 
-const engine::impl &engine_of(const options &opts) {
-    return (opts.on != nullptr ? *opts.on : default_engine()).get();
-}
+/// Where a call runs: the caller's queue, or one of the engine's.
+class place {
+public:
+    explicit place(const options &opts)
+        : engine_(opts.queue != nullptr ? opts.queue->get_engine().get()
+                  : opts.on != nullptr  ? opts.on->get()
+                                        : default_engine().get()),
+          own_(opts.queue != nullptr ? nullptr : engine_.backend->open(nullptr)),
+          lane_(opts.queue != nullptr ? opts.queue->get() : *own_) {
+        if (opts.queue != nullptr && opts.on != nullptr && &opts.on->get() != &engine_)
+            throw error(error_code::invalid_argument,
+                "eager call: options on and queue name different engines; give one of them");
+        lane_.check();
+    }
+
+    [[nodiscard]] const engine::impl &on() const { return engine_; }
+    [[nodiscard]] engines::lane &queue() const { return lane_; }
+    /// Returns when a queue of the engine's own has run empty; a caller's is the caller's to wait
+    /// for.
+    void finish() const {
+        if (own_ != nullptr) own_->wait();
+    }
+
+private:
+    const engine::impl &engine_;
+    std::shared_ptr<engines::lane> own_;
+    engines::lane &lane_;
+};
 
 void run_op(op_kind kind, std::initializer_list<const tensor *> inputs,
     std::initializer_list<const tensor *> outputs, const attributes &attrs, const options &opts) {
     guarded("eager call", [&] {
-        const engine::impl &on = engine_of(opts);
-        const call prepared(kind, inputs, outputs, attrs, opts, on);
-        const scratch workspace(prepared.workspace());
-        prepared.run(workspace.data(), on);
+        const place where(opts);
+        const call prepared(kind, inputs, outputs, attrs, opts, where.on());
+        const conv::buffers memory = prepared.memory();
+        {
+            const engines::scratch_lease scratch(where.queue(), prepared.plan().workspace());
+            prepared.plan().execute({&memory, 1}, scratch.data(), where.queue());
+        }
+        where.finish();
     });
 }
 
@@ -97,21 +121,35 @@ void check_apart(op_kind kind, std::string_view name, const tensor &t,
                 ops::cat(name, " has the same data pointer as an output; they must not overlap"));
 }
 
+/// Both gradients in one pass over diff_dst where that is faster, otherwise one after the other.
+void run_plans(const place &where, const call &data, const call &weights) {
+    const conv::buffers memory[] = {data.memory(), weights.memory()};
+    const auto joint = where.on().backend->join(data.plan(), weights.plan(), where.on().limits());
+    const engines::scratch_lease scratch(where.queue(),
+        joint != nullptr ? joint->workspace()
+                         : std::max(data.plan().workspace(), weights.plan().workspace()));
+    if (joint != nullptr) {
+        joint->execute(memory, scratch.data(), where.queue());
+        return;
+    }
+    data.plan().execute({&memory[0], 1}, scratch.data(), where.queue());
+    weights.plan().execute({&memory[1], 1}, scratch.data(), where.queue());
+}
+
 void run_both(op_kind data_kind, op_kind weights_kind, const tensor &src, const tensor &diff_dst,
     const tensor &weights, const tensor &diff_src, const tensor &diff_weights,
     const attributes &attrs, const options &opts) {
     guarded("eager call", [&] {
-        const engine::impl &on = engine_of(opts);
+        const place where(opts);
         const call data_gradient(
-            data_kind, {&diff_dst, &weights}, {&diff_src}, attrs, without_bias(opts), on);
-        const call weights_gradient(
-            weights_kind, {&src, &diff_dst}, {&diff_weights, opts.diff_bias}, attrs, opts, on);
+            data_kind, {&diff_dst, &weights}, {&diff_src}, attrs, without_bias(opts), where.on());
+        const call weights_gradient(weights_kind, {&src, &diff_dst},
+            {&diff_weights, opts.diff_bias}, attrs, opts, where.on());
         check_apart(data_kind, "src", src, {&diff_src});
         check_apart(data_kind, "weights", weights, {&diff_weights, opts.diff_bias});
         check_apart(data_kind, "diff_src", diff_src, {&diff_weights, opts.diff_bias});
-        const scratch workspace(std::max(data_gradient.workspace(), weights_gradient.workspace()));
-        data_gradient.run(workspace.data(), on);
-        weights_gradient.run(workspace.data(), on);
+        run_plans(where, data_gradient, weights_gradient);
+        where.finish();
     });
 }
 

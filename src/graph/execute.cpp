@@ -2,8 +2,6 @@
 #include <array>
 
 #include "graph/compiled.hpp"
-#include "graph/engine.hpp"
-#include "graph/scratch.hpp"
 #include "graph/tensors.hpp"
 #include "op/guard.hpp"
 #include "op/message.hpp"
@@ -90,11 +88,11 @@ void check_step(
             refuse(s.attrs,
                 cat(label(s.attrs, false, i),
                     " has null data; its value was not known when compiling and is read now"));
-    check_memory(s.attrs, given.view());
+    check_memory(s.attrs, given.view(), *partition.on.get().backend);
 }
 
 /// Reads the shape input, compares it with the output at hand, and plans if that had to wait.
-std::unique_ptr<const conv::plan> resolve_at_execution(
+std::unique_ptr<const engines::plan> resolve_at_execution(
     const compiled_partition::impl &partition, const step &s, const step_arguments &given) {
     std::vector<logical_tensor> inputs, outputs;
     for (std::size_t i = 0; i < s.inputs.size(); ++i) {
@@ -112,8 +110,7 @@ std::unique_ptr<const conv::plan> resolve_at_execution(
         lt.strides = t.strides;
         outputs.push_back(std::move(lt));
     }
-    if (s.plan == nullptr)
-        return plan_op(s.attrs, inputs, outputs, partition.limits, partition.math);
+    if (s.plan == nullptr) return plan_op(s.attrs, inputs, outputs, partition.on.get());
     ops::infer_shapes(s.attrs, inputs, outputs);
     return nullptr;
 }
@@ -140,12 +137,17 @@ void check_across(const step &first, std::span<const tensor> ins, std::span<cons
 
 }  // namespace
 
-void check_memory(const ops::parsed_attributes &attrs, const arguments &given) {
+void check_memory(
+    const ops::parsed_attributes &attrs, const arguments &given, const engines::backend &on) {
     const auto check_data = [&](bool output, std::size_t port, const tensor &t) {
         if (t.data == nullptr && !is_empty(t.shape))
             refuse(
                 attrs, cat(label(attrs, output, port),
                            " has null data; only an empty tensor may, and its shape is ", t.shape));
+        const char *foreign = t.data == nullptr ? nullptr : on.refuse_memory(t.data);
+        if (foreign != nullptr)
+            refuse(attrs,
+                cat(label(attrs, output, port), " cannot be used on ", on.name(), ": ", foreign));
     };
     for (std::size_t i = 0; i < given.inputs.size(); ++i)
         if (given.inputs[i] != nullptr && !is_shape_input(attrs, i))
@@ -176,45 +178,45 @@ conv::buffers bind_memory(const ops::parsed_attributes &attrs, const arguments &
     return ops::bind(attrs.kind, inputs, outputs);
 }
 
-void compiled_partition::impl::execute(const stream &on, std::span<const tensor> ins,
+void compiled_partition::impl::execute(const stream &where, std::span<const tensor> ins,
     std::span<const tensor> outs, void *user_workspace) const {
+    const engines::backend &compiled_for = *on.get().backend;
+    const engines::backend &there = *where.get_engine().get().backend;
+    if (!there.accepts(compiled_for))
+        refuse(steps[0].attrs,
+            cat("the stream's engine is ", there.name(), "; this partition was compiled for ",
+                compiled_for.name(), "; compile it for the engine it runs on"));
     check_count(steps[0], "inputs", ins.size(), inputs.size());
     check_count(steps[0], "outputs", outs.size(), outputs.size());
     constexpr std::size_t most_steps = 2;
-    std::array<std::unique_ptr<const conv::plan>, most_steps> late_plans;
+    std::array<std::unique_ptr<const engines::plan>, most_steps> late_plans;
+    std::array<conv::buffers, most_steps> memory;
     std::size_t needed = workspace;
     for (std::size_t i = 0; i < steps.size(); ++i) {
         const step_arguments given(steps[i], ins, outs);
         check_step(*this, steps[i], given);
         if (steps[i].runtime_shape) late_plans[i] = resolve_at_execution(*this, steps[i], given);
         if (late_plans[i] != nullptr) needed = std::max(needed, late_plans[i]->workspace());
+        memory[i] = bind_memory(steps[i].attrs, given.view());
     }
     if (steps.size() > 1) check_across(steps[0], ins, outs);
 
     // A workspace from the caller holds what workspace_size() said, which late plans do not know.
     const bool use_given = user_workspace != nullptr && needed <= workspace;
-    if (use_given && reinterpret_cast<std::uintptr_t>(user_workspace) % 64 != 0)
-        refuse(steps[0].attrs, "the workspace must be aligned to 64 bytes");
-    const scratch own(use_given ? 0 : needed);
-    const cpu::executor threads = on.get_engine().get().threads_up_to(limits.threads);
-    if (joined) {
-        std::array<conv::buffers, most_steps> memory;
-        cpu::joint_pass pass;
-        char *at = static_cast<char *>(use_given ? user_workspace : own.data());
-        for (std::size_t i = 0; i < steps.size(); ++i) {
-            const step_arguments given(steps[i], ins, outs);
-            memory[i] = bind_memory(steps[i].attrs, given.view());
-            steps[i].plan->start(memory[i], at, threads, pass);
-            at += steps[i].plan->joint_workspace();
-        }
-        cpu::run_joint(pass, threads);
+    const std::size_t alignment = there.facts().alignment;
+    if (use_given && reinterpret_cast<std::uintptr_t>(user_workspace) % alignment != 0)
+        refuse(steps[0].attrs, cat("the workspace must be aligned to ", alignment, " bytes"));
+    engines::lane &lane = where.get();
+    lane.check();
+    const engines::scratch_lease own(lane, use_given ? 0 : needed);
+    void *const scratch = use_given ? user_workspace : own.data();
+    if (joint != nullptr) {
+        joint->execute(memory, scratch, lane);
         return;
     }
     for (std::size_t i = 0; i < steps.size(); ++i) {
-        const step_arguments given(steps[i], ins, outs);
-        const conv::plan &plan = late_plans[i] != nullptr ? *late_plans[i] : *steps[i].plan;
-        plan.execute(bind_memory(steps[i].attrs, given.view()),
-            use_given ? user_workspace : own.data(), threads);
+        const engines::plan &plan = late_plans[i] != nullptr ? *late_plans[i] : *steps[i].plan;
+        plan.execute({&memory[i], 1}, scratch, lane);
     }
 }
 

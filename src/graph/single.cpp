@@ -2,7 +2,6 @@
 #include <convgrad/eager.hpp>
 
 #include "graph/compiled.hpp"
-#include "graph/engine.hpp"
 #include "op/guard.hpp"
 #include "op/message.hpp"
 
@@ -55,6 +54,7 @@ void check_bias_output(op_kind kind, const options &opts, std::size_t outputs, s
 }
 
 const engine &engine_of(const options &opts) {
+    if (opts.queue != nullptr) return opts.queue->get_engine();
     return opts.on != nullptr ? *opts.on : default_engine();
 }
 

@@ -137,8 +137,8 @@ std::string kernels_of(const compiled_partition::impl &made) {
         if (s.plan == nullptr)
             text += "planned at execution";
         else
-            text += ops::cat(s.plan->algorithm(), ":", to_string(s.plan->instruction_set()), " ",
-                s.plan->describe());
+            text +=
+                ops::cat(s.plan->algorithm(), ":", s.plan->facts().uses, " ", s.plan->describe());
     }
     std::replace(text.begin(), text.end(), ',', ';');  // fields of the trace end with a comma
     return text;

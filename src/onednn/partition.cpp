@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "graph/scratch.hpp"
+#include "engine/backend.hpp"
 #include "onednn/compiled.hpp"
 #include "onednn/guard.hpp"
 #include "onednn/runtime.hpp"
@@ -66,7 +66,8 @@ struct execution {
     /// With memory that the library keeps between executions.
     status run_with_own() const {
         return guarded("execute", [&] {
-            const convgrad::scratch memory(body.scratch);
+            const convgrad::stream on(engine_for(body.source->fpmath));
+            const convgrad::engines::scratch_lease memory(on.get(), body.scratch);
             return run(memory.data());
         });
     }

@@ -41,6 +41,8 @@ status to_status(error_code code) {
         return status::unimplemented;
     case error_code::out_of_memory:
         return status::out_of_memory;
+    case error_code::device_failure:
+        break;
     }
     return status::runtime_error;
 }

@@ -25,6 +25,8 @@ std::string_view to_string(error_code code) {
         return "unsupported";
     case error_code::out_of_memory:
         return "out_of_memory";
+    case error_code::device_failure:
+        return "device_failure";
     }
     return "unknown error code";
 }

@@ -64,6 +64,16 @@ std::string_view to_string(math_mode mode) {
     return "unknown mode";
 }
 
+std::string_view to_string(engine_kind kind) {
+    switch (kind) {
+    case engine_kind::cpu:
+        return "cpu";
+    case engine_kind::cuda:
+        return "cuda";
+    }
+    return "unknown engine kind";
+}
+
 std::size_t size_of(data_type type) {
     switch (type) {
     case data_type::undef:

@@ -58,7 +58,7 @@ TEST(modes, strict_never_splits) {
         for (const named_problem &n : problems_of(f, data_type::f32)) {
             problem p = n.p;
             p.math = math_mode::strict;
-            const auto plan = conv::make_plan(p, {.max_isa = isa::amx_bf16});
+            const auto plan = cpu::make_plan(p, {.max_isa = isa::amx_bf16});
             EXPECT_LE(plan->instruction_set(), isa::avx512) << n.name;
         }
 }
@@ -90,7 +90,7 @@ TEST(split_f32, no_larger_than_the_plain_sum) {
         for (const flavour f : split_flavours) {
             errors ours, plain;
             for (const named_problem &n : problems_of(kind, data_type::f32)) {
-                const auto plan = conv::make_plan(n.p, {.max_isa = isa::amx_bf16});
+                const auto plan = cpu::make_plan(n.p, {.max_isa = isa::amx_bf16});
                 if (plan->instruction_set() != isa::amx_bf16) continue;
                 ++split;
                 const comparison c = compare(n.p, f, 2);

@@ -106,13 +106,13 @@ std::vector<named_problem> problems_of(family f, data_type type) {
     return all;
 }
 
-conv::plan_limits limits_of(const method &m) {
+cpu::plan_limits limits_of(const method &m) {
     return {.max_isa = m.set, .threads = 1, .only_algorithm = m.algorithm};
 }
 
 std::vector<method> methods_for(family f, const problem &p) {
     std::vector<method> found;
-    for (const std::string_view name : conv::algorithm_names()) {
+    for (const std::string_view name : cpu::algorithm_names()) {
         if (!belongs(f, name)) continue;
         if (!found.empty() && found.back().algorithm == name) continue;
         for (const isa set : test::usable_isas())
@@ -123,7 +123,7 @@ std::vector<method> methods_for(family f, const problem &p) {
                 q.math = math;
                 const method m{std::string(name), set, math};
                 try {
-                    if (conv::make_plan(q, limits_of(m))->instruction_set() == set)
+                    if (cpu::make_plan(q, limits_of(m))->instruction_set() == set)
                         found.push_back(m);
                 } catch (const error &e) {
                     if (e.code() != error_code::unsupported) throw;

@@ -36,7 +36,7 @@ std::vector<method> methods_for(family f, const conv::problem &p);
 /// "tiled.amx amx_bf16 fast"
 std::string to_string(const method &m);
 
-conv::plan_limits limits_of(const method &m);
+cpu::plan_limits limits_of(const method &m);
 
 /// Calls body for each combination. `seeds` sets of data per problem and flavour.
 void for_each_subject(family f, data_type type, std::uint64_t seeds,

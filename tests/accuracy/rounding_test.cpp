@@ -145,7 +145,7 @@ private:
 void expect_rounded_once(scattered_sums &sums, double added = 0) {
     int ran = 0;
     for (const isa set : test::usable_isas())
-        for (const std::string_view algorithm : conv::algorithm_names()) {
+        for (const std::string_view algorithm : cpu::algorithm_names()) {
             try {
                 sums.bench().run({.max_isa = set, .algorithm = algorithm});
             } catch (const error &e) {

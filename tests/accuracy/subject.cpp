@@ -210,15 +210,15 @@ void subject::add_error(errors &e, const element &expected, double got) const {
     ++e.elements;
 }
 
-errors subject::run(const conv::plan_limits &limits, math_mode math) {
+errors subject::run(const cpu::plan_limits &limits, math_mode math) {
     conv::problem p = problem_;
     p.math = math;
-    const auto plan = conv::make_plan(p, limits);
+    const auto plan = cpu::make_plan(p, limits);
     std::vector<std::byte> workspace(plan->workspace() + 64);
     void *aligned = workspace.data();
     std::size_t room = workspace.size();
     std::align(64, plan->workspace(), aligned, room);
-    plan->execute(bench_.data(), aligned, cpu::executor(nullptr, limits.threads));
+    plan->run(bench_.data(), aligned, cpu::executor(nullptr, limits.threads));
     errors e;
     for (const element &x : exact_) add_error(e, x, bench_.read(output_of(p), x.offset));
     return e;

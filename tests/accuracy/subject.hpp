@@ -13,7 +13,7 @@
 #include <string_view>
 #include <vector>
 
-#include "conv/plan.hpp"
+#include "cpu/plan.hpp"
 #include "support/workbench.hpp"
 
 namespace convgrad::accuracy {
@@ -51,7 +51,7 @@ public:
     /// multiply-add, rounded to the output's type at the end.
     [[nodiscard]] const errors &plain() const { return plain_; }
     /// Of a plan.
-    errors run(const conv::plan_limits &limits, math_mode math);
+    errors run(const cpu::plan_limits &limits, math_mode math);
     /// Of results from elsewhere, in the order of for_each_element.
     [[nodiscard]] errors of(const std::vector<double> &results) const;
     /// The elements of an input in that order, as written.

@@ -26,7 +26,7 @@ constexpr double most_macs = 1e8;
 void print_problem(test::workbench &bench, const std::string &name) {
     for (const isa set : test::usable_isas()) {
         if (set == isa::amx_bf16 && conv::macs(bench.problem()) > most_macs / 50) continue;
-        for (const std::string_view algorithm : conv::algorithm_names()) {
+        for (const std::string_view algorithm : cpu::algorithm_names()) {
             try {
                 const test::run_report ran = bench.run({.max_isa = set, .algorithm = algorithm});
                 if (ran.set != set) continue;

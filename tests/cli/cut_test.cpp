@@ -9,7 +9,7 @@
 
 #include <gtest/gtest.h>
 
-#include "conv/plan.hpp"
+#include "cpu/plan.hpp"
 #include "op_case.hpp"
 #include "support/pools.hpp"
 #include "support/sanitizers.hpp"
@@ -45,14 +45,14 @@ void for_each_plan(int threads, dim mb, Body &&body) {
                             c.type = type;
                             c.data = data;
                             c.weights = weights;
-                            const auto plan = conv::make_plan(
+                            const auto plan = cpu::make_plan(
                                 make_call(c, false).problem, {.max_isa = set, .threads = threads});
                             if (plan->instruction_set() == set) body(c, *plan);
                         }
         }
 }
 
-std::string name_of(const op_case &c, const conv::plan &plan) {
+std::string name_of(const op_case &c, const cpu::plan &plan) {
     std::string text(to_string(c.kind));
     text.append(" ").append(to_string(c.type)).append(" ").append(to_string(c.data));
     text.append(" ").append(to_string(c.weights)).append(" ").append(to_text(*c.problem));
@@ -80,7 +80,7 @@ void check_balance(int threads, dim mb, Isas &&no_exception) {
     summary s;
     std::map<std::pair<std::string, std::string>, summary> parts;  // by pass and algorithm
     const bool print = std::getenv("CUT_TABLE") != nullptr;
-    for_each_plan(threads, mb, [&](const op_case &c, const conv::plan &plan) {
+    for_each_plan(threads, mb, [&](const op_case &c, const cpu::plan &plan) {
         ++s.plans;
         const cpu::work_cut cut = plan.cut(threads);
         if (cut.worthwhile < threads) return;

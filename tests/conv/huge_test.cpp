@@ -57,9 +57,9 @@ public:
     }
 
     void run(isa set) {
-        const auto plan = conv::make_plan(problem_, {.max_isa = set, .threads = 2});
+        const auto plan = cpu::make_plan(problem_, {.max_isa = set, .threads = 2});
         std::byte *workspace = workspace_.place((plan->workspace() + 63) / 64 * 64);
-        plan->execute(buffers(), workspace, cpu::executor(nullptr, 2));
+        plan->run(buffers(), workspace, cpu::executor(nullptr, 2));
     }
     [[nodiscard]] conv::buffers buffers() const {
         return {data_[0], data_[1], data_[2], nullptr, nullptr};

@@ -69,13 +69,13 @@ public:
         return b;
     }
 
-    results separately(const conv::plan_limits &limits) {
+    results separately(const cpu::plan_limits &limits) {
         results r = results_;
         const cpu::executor here(nullptr, 1);
         const auto run = [&](const problem &p, const conv::buffers &b) {
             const auto plan = make_plan(p, limits);
             aligned_memory memory(plan->workspace());
-            plan->execute(b, memory.get(), here);
+            plan->run(b, memory.get(), here);
         };
         run(data_, data_buffers(r));
         run(weights_, weights_buffers(r));
@@ -83,7 +83,7 @@ public:
     }
 
     /// Empty names: the two cannot go together.
-    results together(conv::plan_limits limits, int threads, thread_pool *pool,
+    results together(cpu::plan_limits limits, int threads, thread_pool *pool,
         std::set<std::string> &algorithms) {
         results r = results_;
         limits.threads = threads;
@@ -167,7 +167,7 @@ void expect_same(const shape &s, bool only_fma, tally &joined) {
                 for (const bool bias : {false, true}) {
                     const bool accumulate = ++seed % 3 == 0;
                     const isa sets[] = {affordable_isa(seed), isa::avx512};
-                    conv::plan_limits limits;
+                    cpu::plan_limits limits;
                     limits.max_isa = std::min(sets[only_fma ? 1 : 0], usable_isas().back());
                     layer l = make_layer(s, type, layout, transposed, bias, accumulate, seed);
                     const layer::results expected = l.separately(limits);
@@ -234,7 +234,7 @@ TEST(joint, within_a_workspace_limit) {
     const shape s{3, 70, 1, 1, {none, make_axis(14, 3, 1, 1, 1, 1), make_axis(15, 3, 1, 1, 1, 1)}};
     for (const data_layout layout : {data_layout::nxc, data_layout::ncx})
         for (const std::size_t limit : {20U << 10, 40U << 10, 80U << 10, 200U << 10, 1U << 20}) {
-            conv::plan_limits limits;
+            cpu::plan_limits limits;
             limits.max_isa = std::min(isa::avx512, usable_isas().back());
             limits.workspace = limit;
             layer l = make_layer(s, data_type::f32, layout, false, true, false, limit);

@@ -6,8 +6,8 @@
 
 #include <convgrad/error.hpp>
 
-#include "conv/plan.hpp"
 #include "cpu/kernels/kernels.hpp"
+#include "cpu/plan.hpp"
 #include "support/workbench.hpp"
 
 namespace convgrad::test {
@@ -64,18 +64,18 @@ TEST(plans, kernels_exist) {
 }
 
 TEST(plans, nothing_legal_is_refused_and_every_refusal_has_a_reason) {
-    const auto names = conv::algorithm_names();
+    const auto names = cpu::algorithm_names();
     for (std::uint64_t seed = 1; seed <= 300; ++seed) {
         rng random(seed);
         const problem p = random_problem(random);
         for (const isa set : usable_isas()) {
-            std::vector<conv::refusal> refusals;
-            const auto plan = conv::make_plan(p, {.max_isa = set}, &refusals);
+            std::vector<engines::verdict> refusals;
+            const auto plan = cpu::make_plan(p, {.max_isa = set}, &refusals);
             ASSERT_NE(plan, nullptr);
             ASSERT_NE(std::ranges::find(names, plan->algorithm()), names.end());
             ASSERT_LE(plan->instruction_set(), set);
             ASSERT_FALSE(plan->describe().empty());
-            for (const conv::refusal &r : refusals) {
+            for (const engines::verdict &r : refusals) {
                 ASSERT_FALSE(r.reason.empty()) << r.algorithm;
                 ASSERT_NE(std::ranges::find(names, r.algorithm), names.end());
             }
@@ -84,14 +84,14 @@ TEST(plans, nothing_legal_is_refused_and_every_refusal_has_a_reason) {
 }
 
 TEST(plans, algorithm_names_are_distinct) {
-    const auto names = conv::algorithm_names();
+    const auto names = cpu::algorithm_names();
     ASSERT_FALSE(names.empty());
     EXPECT_EQ(std::set<std::string_view>(names.begin(), names.end()).size(), names.size());
 }
 
 TEST(plans, unknown_algorithm_is_unsupported) {
     try {
-        (void)conv::make_plan(
+        (void)cpu::make_plan(
             ordinary(pass::forward, data_type::f32), {.only_algorithm = "no such algorithm"});
         FAIL();
     } catch (const error &e) {
@@ -103,8 +103,8 @@ TEST(plans, unknown_algorithm_is_unsupported) {
 TEST(plans, same_problem_same_plan) {
     const problem p = ordinary(pass::forward, data_type::f32);
     for (const isa set : usable_isas()) {
-        const auto first = conv::make_plan(p, {.max_isa = set});
-        const auto second = conv::make_plan(p, {.max_isa = set});
+        const auto first = cpu::make_plan(p, {.max_isa = set});
+        const auto second = cpu::make_plan(p, {.max_isa = set});
         EXPECT_EQ(first->algorithm(), second->algorithm());
         EXPECT_EQ(first->describe(), second->describe());
         EXPECT_EQ(first->workspace(), second->workspace());

@@ -115,16 +115,16 @@ TEST(pointwise, same_bits_for_any_number_of_threads) {
 TEST(pointwise, small_workspace) {
     problem p = planes(pass::forward, 1, 1, 64, 64, 28, 28);
     set_layouts(p, data_layout::ncx, weights_layout::oix, data_layout::ncx);
-    const auto plan = conv::make_plan(p, {.max_isa = isa::avx2, .workspace = 12 << 10});
+    const auto plan = cpu::make_plan(p, {.max_isa = isa::avx2, .workspace = 12 << 10});
     EXPECT_NE(plan->algorithm(), name);
-    EXPECT_EQ(conv::make_plan(p, {.max_isa = isa::avx2})->algorithm(), name);
+    EXPECT_EQ(cpu::make_plan(p, {.max_isa = isa::avx2})->algorithm(), name);
 }
 
 // What lies otherwise, or has taps or 16-bit elements, is refused with a reason.
 TEST(pointwise, what_it_does_not_take) {
     const auto refused = [](problem p, data_layout layout) {
         set_layouts(p, layout, weights_layout::oix, layout);
-        EXPECT_THROW((void)conv::make_plan(p, {.only_algorithm = name}), error) << to_text(p);
+        EXPECT_THROW((void)cpu::make_plan(p, {.only_algorithm = name}), error) << to_text(p);
     };
     const problem good = planes(pass::forward, 1, 1, 4, 4, 6, 6);
     refused(good, data_layout::nxc);

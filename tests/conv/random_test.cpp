@@ -23,11 +23,11 @@ void run_everywhere(workbench &bench, std::span<const isa> sets, Check &&check) 
     for (const isa set : sets) {
         const run_report chosen = bench.run({.max_isa = set});
         if (!check(set, "")) return;
-        for (const std::string_view algorithm : conv::algorithm_names()) {
+        for (const std::string_view algorithm : cpu::algorithm_names()) {
             if (algorithm == chosen.algorithm) continue;
             try {
                 const auto plan =
-                    conv::make_plan(bench.problem(), {.max_isa = set, .only_algorithm = algorithm});
+                    cpu::make_plan(bench.problem(), {.max_isa = set, .only_algorithm = algorithm});
                 if (plan->instruction_set() != set) continue;  // had its turn with a weaker one
             } catch (const error &e) {
                 ASSERT_EQ(e.code(), error_code::unsupported) << e.what();

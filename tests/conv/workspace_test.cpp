@@ -57,7 +57,7 @@ TEST(workspace, refusal_names_the_numbers) {
     set_layouts(p, data_layout::nxc, weights_layout::xio, data_layout::nxc);
     for (const isa set : usable_isas()) {
         try {
-            const auto plan = conv::make_plan(p, {.max_isa = set, .workspace = 1});
+            const auto plan = cpu::make_plan(p, {.max_isa = set, .workspace = 1});
             EXPECT_LE(plan->workspace(), 1U);
         } catch (const error &e) {
             EXPECT_EQ(e.code(), error_code::out_of_memory);

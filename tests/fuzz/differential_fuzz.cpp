@@ -221,11 +221,11 @@ private:
 
     void check_set(isa set, int threads, values kind) {
         const std::string chosen = check_algorithm(set, {}, threads, kind);
-        for (const std::string_view algorithm : conv::algorithm_names()) {
+        for (const std::string_view algorithm : cpu::algorithm_names()) {
             if (algorithm == chosen) continue;
             try {
-                const auto plan = conv::make_plan(
-                    bench_.problem(), {.max_isa = set, .only_algorithm = algorithm});
+                const auto plan =
+                    cpu::make_plan(bench_.problem(), {.max_isa = set, .only_algorithm = algorithm});
                 if (plan->instruction_set() != set) continue;  // had its turn with a weaker one
             } catch (const error &e) {
                 require(e.code() == error_code::unsupported, e.what());

@@ -39,7 +39,7 @@ TEST(engine, takes_settings) {
 TEST(engine, refuses_settings_out_of_range) {
     const auto make = [](const engine_options &options) { const engine e(options); };
     expect_error(
-        invalid_argument, {"engine", "gpu", "cpu"}, [&] { make({.kind = engine_kind::gpu}); });
+        invalid_argument, {"engine", "cuda", "cpu"}, [&] { make({.kind = engine_kind::cuda}); });
     expect_error(invalid_argument, {"threads", "-1", "1024"}, [&] { make({.threads = -1}); });
     expect_error(invalid_argument, {"threads", "5000", "1024"}, [&] { make({.threads = 5000}); });
     expect_error(

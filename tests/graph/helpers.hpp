@@ -61,8 +61,10 @@ private:
 #if defined(__SANITIZE_THREAD__)
 inline constexpr bool can_fork = false;
 #elif defined(__has_feature)
-// Nor does the address sanitizer: a fork while another thread allocates leaves its lock taken in the child.
-inline constexpr bool can_fork = !__has_feature(thread_sanitizer) && !__has_feature(address_sanitizer);
+// Nor does the address sanitizer: a fork while another thread allocates leaves its lock taken in
+// the child.
+inline constexpr bool can_fork =
+    !__has_feature(thread_sanitizer) && !__has_feature(address_sanitizer);
 #else
 inline constexpr bool can_fork = true;
 #endif

@@ -312,7 +312,7 @@ run_report workbench::run(const run_options &how) {
     running = &problem_;
     running_isa = how.max_isa;
     const auto plan =
-        conv::make_plan(problem_, {how.max_isa, how.threads, how.workspace_limit, how.algorithm});
+        cpu::make_plan(problem_, {how.max_isa, how.threads, how.workspace_limit, how.algorithm});
     for (const role r : all_roles) {
         tensor_memory &t = of(r);
         if (is_output(r)) std::copy(t.initial.begin(), t.initial.end(), t.data);
@@ -321,7 +321,7 @@ run_report workbench::run(const run_options &how) {
     const std::size_t bytes = plan->workspace(), room = (bytes + 63) / 64 * 64;
     std::byte *workspace = workspace_.place(room, side_in_turn(++runs_));
     std::fill_n(workspace, room, poison);
-    plan->execute(data_, workspace, cpu::executor(how.pool, how.threads));
+    plan->run(data_, workspace, cpu::executor(how.pool, how.threads));
     for (std::size_t i = bytes; i < room; ++i)
         if (workspace[i] != poison)
             throw std::logic_error("written past the workspace: " + to_text(problem_));

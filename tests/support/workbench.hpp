@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
-#include "conv/plan.hpp"
 #include "conv/problem.hpp"
 #include "conv/reference.hpp"
+#include "cpu/plan.hpp"
 #include "support/memory.hpp"
 #include "support/problems.hpp"
 

@@ -1,10 +1,16 @@
 // Scalar conversions for the instruction-set files. Written so that the compiler vectorises loops
 // over them. Included inside an anonymous namespace.
 
-inline float bits_to_float(std::uint32_t bits) { return __builtin_bit_cast(float, bits); }
-inline std::uint32_t float_to_bits(float value) { return __builtin_bit_cast(std::uint32_t, value); }
+inline float bits_to_float(std::uint32_t bits) {
+    return __builtin_bit_cast(float, bits);
+}
+inline std::uint32_t float_to_bits(float value) {
+    return __builtin_bit_cast(std::uint32_t, value);
+}
 
-inline float bf16_to_float(std::uint16_t v) { return bits_to_float(static_cast<std::uint32_t>(v) << 16); }
+inline float bf16_to_float(std::uint16_t v) {
+    return bits_to_float(static_cast<std::uint32_t>(v) << 16);
+}
 
 /// Round to nearest even; a NaN stays a (quiet) NaN. Not VCVTNEPS2BF16, which flushes subnormals.
 inline std::uint16_t float_to_bf16(float value) {
@@ -35,10 +41,12 @@ inline std::uint16_t float_to_f16(float value) {
     const std::uint32_t sign = (bits >> 16) & 0x8000U;
     const std::uint32_t magnitude = bits & 0x7fffffffU;
     // Normal results: rebias, round to nearest even on the 13 dropped bits.
-    const std::uint32_t normal = (magnitude - 0x38000000U + 0xfffU + ((magnitude >> 13) & 1U)) >> 13;
+    const std::uint32_t normal =
+        (magnitude - 0x38000000U + 0xfffU + ((magnitude >> 13) & 1U)) >> 13;
     // Subnormal results: adding 0.5 lets the FPU round at the right place.
     const std::uint32_t small = float_to_bits(bits_to_float(magnitude) + 0.5F) - 0x3f000000U;
-    const std::uint32_t nan = magnitude > 0x7f800000U ? 0x7e00U | ((magnitude >> 13) & 0x3ffU) : 0x7c00U;
+    const std::uint32_t nan =
+        magnitude > 0x7f800000U ? 0x7e00U | ((magnitude >> 13) & 0x3ffU) : 0x7c00U;
     std::uint32_t r = magnitude < 0x38800000U ? small : normal;
     r = magnitude >= 0x477ff000U ? nan : r;
     return static_cast<std::uint16_t>(sign | r);

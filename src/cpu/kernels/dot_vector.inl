@@ -1,5 +1,5 @@
-// Dot products of rows that lie along x, for weights gradients with few channels per group. Included
-// like product_vector.inl; V::sum(v) adds the lanes of a vector.
+// Dot products of rows that lie along x, for weights gradients with few channels per group.
+// Included like product_vector.inl; V::sum(v) adds the lanes of a vector.
 
 template <int M, int N>
 void dot_block(const dot_args &p) {
@@ -44,6 +44,6 @@ struct dot_table {
 };
 
 void dot(const dot_args &p, int m, int n) {
-    static constexpr dot_table table {};
+    static constexpr dot_table table{};
     table.of[n][m](p);
 }

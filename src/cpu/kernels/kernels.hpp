@@ -186,6 +186,9 @@ struct kernel_set {
 /// or this pairing has none. `math` matters for f32 on amx only.
 const kernel_set *find_kernels(isa set, operand_format format, data_type type, math_mode math);
 
+/// The best fma kernels up to an instruction set.
+const kernel_set *best_fma(isa most);
+
 // One per instruction-set file.
 void depthwise_portable(const depthwise_args &args);
 void depthwise_avx2(const depthwise_args &args);

@@ -1,5 +1,5 @@
-// The batch-reduce product for vector instruction sets. Included by the instruction-set files inside
-// an anonymous namespace, after a struct V:
+// The batch-reduce product for vector instruction sets. Included by the instruction-set files
+// inside an anonymous namespace, after a struct V:
 //
 //   V::lanes                      f32 lanes of a vector
 //   V::acc, V::unit               accumulator; vector of B units or a broadcast A unit
@@ -7,11 +7,13 @@
 //
 // and the format F.
 //
-// One body for all block sizes: M × N accumulators stay in registers, which the templates' constants
-// let the compiler unroll completely. (A block that does not fit spills; max_m keeps within bounds.)
+// One body for all block sizes: M × N accumulators stay in registers, which the templates'
+// constants let the compiler unroll completely. (A block that does not fit spills; max_m keeps
+// within bounds.)
 
 template <int N, typename Element>
-[[gnu::always_inline]] inline void store_row(Element *to, const typename V::acc (&acc)[N], dim last) {
+[[gnu::always_inline]] inline void store_row(
+    Element *to, const typename V::acc (&acc)[N], dim last) {
     using E = std::conditional_t<std::is_same_v<Element, float>, f32_element, bf16_element>;
 #pragma GCC unroll 8
     for (int n = 0; n < N - 1; ++n) V::template store_as<E>(to + n * V::lanes, acc[n]);
@@ -103,6 +105,6 @@ struct block_table {
 };
 
 void product(const product_args &p, int m, int vectors) {
-    static constexpr block_table table {};
+    static constexpr block_table table{};
     table.of[vectors][m](p);
 }

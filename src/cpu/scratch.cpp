@@ -1,4 +1,4 @@
-#include "graph/scratch.hpp"
+#include "cpu/scratch.hpp"
 
 #include <array>
 #include <atomic>
@@ -7,10 +7,9 @@
 
 #include <sys/mman.h>
 
-#include <convgrad/engine.hpp>
 #include <convgrad/error.hpp>
 
-namespace convgrad {
+namespace convgrad::cpu {
 namespace {
 
 // Fresh memory costs a page fault per 4 KiB, more than a small layer takes. A few blocks for the
@@ -18,7 +17,7 @@ namespace {
 // 4 × 64 MiB. Slots are taken and given by exchange: no lock, and nothing for fork() to break.
 constexpr std::size_t slot_count = 4;
 constexpr std::size_t largest_kept = std::size_t{64} << 20;
-constexpr std::size_t alignment = 64;
+constexpr std::size_t alignment = scratch_alignment;
 
 // Larger blocks come from the kernel and go back to it. malloc, once it has seen a few of them
 // freed, takes them from the heaps of whatever threads call, and keeps each heap at the largest
@@ -85,18 +84,15 @@ block *allocate(std::size_t bytes) {
 
 }  // namespace
 
-scratch::scratch(std::size_t bytes) {
-    if (bytes == 0) return;
+void *take_scratch(std::size_t bytes) {
     block *b = take_kept(bytes);
     if (b == nullptr) b = allocate(bytes);
-    data_ = data_of(b);
-    capacity_ = b->capacity;
+    return data_of(b);
 }
 
-scratch::~scratch() {
-    if (data_ == nullptr) return;
-    block *b = header_of(data_);
-    if (capacity_ <= largest_kept)
+void give_scratch_back(void *data) noexcept {
+    block *b = header_of(data);
+    if (b->capacity <= largest_kept)
         for (std::atomic<block *> &slot : slots) {
             block *none = nullptr;
             if (slot.compare_exchange_strong(none, b, std::memory_order_release)) return;
@@ -108,4 +104,4 @@ void release_scratch() noexcept {
     for (std::atomic<block *> &slot : slots) free_block(slot.exchange(nullptr));
 }
 
-}  // namespace convgrad
+}  // namespace convgrad::cpu

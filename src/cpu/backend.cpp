@@ -1,0 +1,108 @@
+#include "cpu/backend.hpp"
+
+#include <algorithm>
+
+#include <convgrad/error.hpp>
+
+#include "cpu/isa.hpp"
+#include "cpu/scratch.hpp"
+#include "engine/engine.hpp"
+
+namespace convgrad {
+
+thread_pool::~thread_pool() = default;
+
+isa detected_isa() {
+    return cpu::detected();
+}
+
+namespace cpu {
+namespace {
+
+[[noreturn]] void refuse(const std::string &message) {
+    throw error(error_code::invalid_argument, "engine: " + message);
+}
+
+int thread_count(const engine_options &options) {
+    if (options.threads < 0 || options.threads > max_threads)
+        refuse("threads is " + std::to_string(options.threads) + "; it must be between 0 and "
+               + std::to_string(max_threads));
+    if (options.pool == nullptr) return options.threads > 0 ? options.threads : default_threads();
+    const int offered = std::clamp(options.pool->concurrency(), 1, max_threads);
+    return options.threads > 0 ? std::min(options.threads, offered) : offered;
+}
+
+engines::backend_facts facts_of(const engine_options &options) {
+    if (options.device != 0)
+        refuse("device is " + std::to_string(options.device) + "; a CPU engine has device 0 only");
+    if (options.max_isa > isa::amx_bf16)
+        refuse("max_isa has the value " + std::to_string(static_cast<int>(options.max_isa))
+               + ", which is no instruction set");
+    return {.kind = engine_kind::cpu,
+        .device = 0,
+        .threads = thread_count(options),
+        .set = std::min(options.max_isa, max_allowed()),
+        .alignment = scratch_alignment};
+}
+
+}  // namespace
+
+const executor &threads_of(engines::lane &on) {
+    return static_cast<lane &>(on).threads();
+}
+
+void plan::execute(
+    std::span<const conv::buffers> data, void *workspace, engines::lane &on) const {
+    run(data[0], workspace, threads_of(on));
+}
+
+void *lane::take(std::size_t bytes) {
+    return take_scratch(bytes);
+}
+
+void lane::give_back(void *scratch, std::size_t) noexcept {
+    give_scratch_back(scratch);
+}
+
+backend::backend(const engine_options &options)
+    : engines::backend(facts_of(options)),
+      own_pool_(options.pool == nullptr ? pool::shared(facts().threads) : nullptr),
+      lane_({options.pool != nullptr ? options.pool : own_pool_.get(), facts().threads}) {}
+
+std::unique_ptr<const engines::plan> backend::make_plan(const conv::problem &p,
+    const engines::plan_limits &asked, std::vector<engines::verdict> *verdicts) const {
+    return cpu::make_plan(p, limits(asked), verdicts);
+}
+
+std::unique_ptr<const engines::plan> backend::join(const engines::plan &data,
+    const engines::plan &weights, const engines::plan_limits &limits) const {
+    return join_plans(
+        static_cast<const plan &>(data), static_cast<const plan &>(weights), limits.workspace);
+}
+
+bool backend::accepts(const engines::backend &other) const {
+    // Threads and pools never matter: a plan uses as many as it was made for, at most.
+    return other.facts().kind == engine_kind::cpu && other.facts().set <= facts().set;
+}
+
+std::shared_ptr<engines::lane> backend::open(void *native) const {
+    if (native != nullptr)
+        throw error(error_code::invalid_argument,
+            "stream: a native queue is given; a CPU engine has none");
+    return {shared_from_this(), &lane_};
+}
+
+std::string backend::name() const {
+    return "cpu " + std::string(to_string(facts().set));
+}
+
+std::shared_ptr<const engines::backend> make_backend(const engine_options &options) {
+    return std::make_shared<backend>(options);
+}
+
+const backend &backend_of(const engine &on) {
+    return static_cast<const backend &>(*on.get().backend);
+}
+
+}  // namespace cpu
+}  // namespace convgrad
