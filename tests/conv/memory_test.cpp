@@ -20,10 +20,10 @@ constexpr data_type types[] = {data_type::f32, data_type::bf16, data_type::f16};
 template <typename Check>
 void run_by_name(workbench &bench, std::span<const isa> sets, Check &&check) {
     for (const isa set : sets)
-        for (const std::string_view algorithm : conv::algorithm_names()) {
+        for (const std::string_view algorithm : cpu::algorithm_names()) {
             try {
                 const auto plan =
-                    conv::make_plan(bench.problem(), {.max_isa = set, .only_algorithm = algorithm});
+                    cpu::make_plan(bench.problem(), {.max_isa = set, .only_algorithm = algorithm});
                 if (plan->instruction_set() != set) continue;  // had its turn with a weaker one
             } catch (const error &e) {
                 ASSERT_EQ(e.code(), error_code::unsupported) << e.what();
