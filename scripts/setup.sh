@@ -15,6 +15,7 @@ find_missing() {
     missing=""
     need g++ g++ --version
     need clang clang++ --version
+    need clang-format clang-format --version
     need cmake cmake --version
     need ninja-build ninja --version
     need pkg-config pkg-config --version

@@ -51,8 +51,7 @@ const executor &threads_of(engines::lane &on) {
     return static_cast<lane &>(on).threads();
 }
 
-void plan::execute(
-    std::span<const conv::buffers> data, void *workspace, engines::lane &on) const {
+void plan::execute(std::span<const conv::buffers> data, void *workspace, engines::lane &on) const {
     run(data[0], workspace, threads_of(on));
 }
 
@@ -87,8 +86,8 @@ bool backend::accepts(const engines::backend &other) const {
 
 std::shared_ptr<engines::lane> backend::open(void *native) const {
     if (native != nullptr)
-        throw error(error_code::invalid_argument,
-            "stream: a native queue is given; a CPU engine has none");
+        throw error(
+            error_code::invalid_argument, "stream: a native queue is given; a CPU engine has none");
     return {shared_from_this(), &lane_};
 }
 

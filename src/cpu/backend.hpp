@@ -37,8 +37,7 @@ public:
     [[nodiscard]] const executor &threads() const { return lane_.threads(); }
 
     [[nodiscard]] std::unique_ptr<const engines::plan> make_plan(const conv::problem &p,
-        const engines::plan_limits &limits,
-        std::vector<engines::verdict> *verdicts) const override;
+        const engines::plan_limits &limits, std::vector<engines::verdict> *verdicts) const override;
     [[nodiscard]] std::unique_ptr<const engines::plan> join(const engines::plan &data,
         const engines::plan &weights, const engines::plan_limits &limits) const override;
     [[nodiscard]] bool accepts(const engines::backend &other) const override;

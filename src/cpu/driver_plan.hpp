@@ -43,8 +43,7 @@ public:
         cut.worthwhile = worthwhile_;
         return cut;
     }
-    void run(
-        const conv::buffers &data, void *workspace, const executor &threads) const override {
+    void run(const conv::buffers &data, void *workspace, const executor &threads) const override {
         const executor mine = threads.limited(threads_);
         driver_.execute(data, static_cast<char *>(workspace), mine);
         bias_.execute(data, static_cast<char *>(workspace), mine);
@@ -97,7 +96,8 @@ private:
             bias_.finish(data, memory);
         };
     }
-    static int threads_for(const conv::problem &p, const plan_limits &limits, const kernel_set &kernels) {
+    static int threads_for(
+        const conv::problem &p, const plan_limits &limits, const kernel_set &kernels) {
         if (!limits.save_threads) return limits.threads;
         return worthwhile_threads(p, kernels, limits.threads);
     }

@@ -16,8 +16,8 @@ public:
     [[nodiscard]] std::string describe() const override {
         return data_.describe() + ", together with " + weights_.describe();
     }
-    void execute(std::span<const conv::buffers> data, void *workspace,
-        engines::lane &on) const override {
+    void execute(
+        std::span<const conv::buffers> data, void *workspace, engines::lane &on) const override {
         const executor &threads = threads_of(on);
         auto *at = static_cast<char *>(workspace);
         joint_pass pass;

@@ -111,8 +111,7 @@ public:
     /// Puts all work on a lane of a backend that accepts the plan (see backend::accepts), one
     /// entry of `data` for each problem of the plan. `workspace` has facts().workspace bytes.
     /// Neither waits nor copies from the host, so it can be captured.
-    virtual void execute(
-        std::span<const conv::buffers> data, void *workspace, lane &on) const = 0;
+    virtual void execute(std::span<const conv::buffers> data, void *workspace, lane &on) const = 0;
 
 protected:
     plan_facts facts_;
