@@ -138,7 +138,7 @@ double machine_peaks::flops(cpu::peak_unit unit, const engine &on) {
     const auto key = std::make_tuple(unit, loop->set, on.threads());
     if (const auto known = flops_.find(key); known != flops_.end()) return known->second;
     const int workers = on.threads();
-    const cpu::executor threads = cpu::backend_of(on).threads().limited(workers);
+    const cpu::executor threads = cpu::backend_of(on).executor_now().limited(workers);
     return flops_[key] = loop->flops * rounds_per_second(*loop, threads, workers);
 }
 
@@ -149,7 +149,7 @@ double machine_peaks::bandwidth(double working_set, const engine &on) {
     if (const auto known = bandwidth_.find(key); known != bandwidth_.end()) return known->second;
     const dim part = std::max<dim>(granule, static_cast<dim>(size) / workers / granule * granule);
     const char *data = buffer(static_cast<std::size_t>(part * workers));
-    const cpu::executor threads = cpu::backend_of(on).threads().limited(workers);
+    const cpu::executor threads = cpu::backend_of(on).executor_now().limited(workers);
     double best = 0;
     // Wide vectors are best in caches, but not always for memory.
     for (isa set : {isa::portable, on.instruction_set()}) {

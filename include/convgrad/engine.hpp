@@ -28,12 +28,17 @@ struct engine_options {
     engine_kind kind = engine_kind::cpu;
     /// Which device of this kind, from 0; a CPU engine takes 0 only.
     int device = 0;
-    /// 0: CONVGRAD_NUM_THREADS if set, else the cores this process may use (affinity and cgroup
-    /// limits count). At most 1024.
+    /// The most threads to use, at most 1024. 0: CONVGRAD_NUM_THREADS if set, else as many as there
+    /// are: of the pool, of the process's OpenMP runtime, or the cores that this process may use
+    /// (affinity and cgroup limits count).
     int threads = 0;
-    /// The caller's pool instead of the library's own; must outlive the engine's last execution.
-    /// Then `threads` (if not 0) limits how much of the pool's concurrency is used.
+    /// The caller's pool; must outlive the engine's last execution. Each call asks it anew for its
+    /// concurrency.
     thread_pool *pool = nullptr;
+    /// Without a pool of the caller's: the library's own threads even where the process has an
+    /// OpenMP runtime. By default work runs on that runtime's threads where one is loaded (two sets
+    /// of threads would fight for the cores), as many as it says at each call.
+    bool own_threads = false;
     /// Highest instruction set to use; capped by the CPU and by CONVGRAD_MAX_ISA.
     isa max_isa = isa::amx_bf16;
     math_mode math = math_mode::accurate;
@@ -41,8 +46,9 @@ struct engine_options {
     std::size_t workspace_limit = std::numeric_limits<std::size_t>::max();
 };
 
-/// Where computation happens. Cheap to copy; copies share state. Engines with the same number of
-/// threads share one set of threads, which starts with the first work for more than one of them.
+/// Where computation happens. Cheap to copy; copies share state. Of the library's own threads,
+/// engines with the same number share one set, which starts with the first work for more than one
+/// of them.
 class CONVGRAD_API engine {
 public:
     /// Default settings.
@@ -51,8 +57,10 @@ public:
     /// CONVGRAD_NUM_THREADS or CONVGRAD_MAX_ISA.
     explicit engine(const engine_options &options);
     [[nodiscard]] engine_kind kind() const noexcept;
-    /// Number of threads that an execution uses at most.
+    /// Number of threads that an execution which begins now uses at most.
     [[nodiscard]] int threads() const noexcept;
+    /// Whether such an execution runs on the threads of the process's OpenMP runtime.
+    [[nodiscard]] bool shares_threads() const noexcept;
     /// The instruction set in use: the best one that the CPU, the environment and the options
     /// allow.
     [[nodiscard]] isa instruction_set() const noexcept;

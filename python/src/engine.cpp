@@ -30,10 +30,11 @@ Enum from_text(std::string_view what, std::string_view text, const Enum (&all)[C
 }
 
 void make_engine(engine *self, int threads, std::optional<std::string_view> max_isa,
-    std::string_view math, std::optional<std::size_t> workspace_limit) {
+    std::string_view math, std::optional<std::size_t> workspace_limit, bool own_threads) {
     static constexpr math_mode modes[] = {math_mode::strict, math_mode::accurate, math_mode::fast};
     engine_options options;
     options.threads = threads;
+    options.own_threads = own_threads;
     if (max_isa) options.max_isa = from_text("max_isa", *max_isa, all_isas);
     options.math = from_text("math", math, modes);
     if (workspace_limit) options.workspace_limit = *workspace_limit;
@@ -46,8 +47,9 @@ void bind_engine(nb::module_ &m) {
     using namespace nb::literals;
     nb::class_<engine>(m, "Engine")
         .def("__init__", &make_engine, nb::kw_only(), "threads"_a = 0, "max_isa"_a = nb::none(),
-            "math"_a = "accurate", "workspace_limit"_a = nb::none())
+            "math"_a = "accurate", "workspace_limit"_a = nb::none(), "own_threads"_a = false)
         .def_prop_ro("threads", &engine::threads)
+        .def_prop_ro("shares_threads", &engine::shares_threads)
         .def_prop_ro(
             "instruction_set", [](const engine &e) { return to_string(e.instruction_set()); })
         .def_prop_ro("math", [](const engine &e) { return to_string(e.math()); })

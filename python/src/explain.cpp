@@ -60,7 +60,7 @@ explanation explain(std::string_view name, nb::handle inputs, nb::handle outputs
         .instruction_set = std::string(plan->facts().uses),
         .blocks = plan->describe(),
         .output_shape = *outs.at(0).shape,
-        .threads = where.backend->facts().threads,
+        .threads = where.backend->threads(),
         .workspace = plan->workspace(),
         .flops = 2 * conv::macs(problem),
         .refusals = {}};

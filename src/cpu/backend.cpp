@@ -23,15 +23,6 @@ namespace {
     throw error(error_code::invalid_argument, "engine: " + message);
 }
 
-int thread_count(const engine_options &options) {
-    if (options.threads < 0 || options.threads > max_threads)
-        refuse("threads is " + std::to_string(options.threads) + "; it must be between 0 and "
-               + std::to_string(max_threads));
-    if (options.pool == nullptr) return options.threads > 0 ? options.threads : default_threads();
-    const int offered = std::clamp(options.pool->concurrency(), 1, max_threads);
-    return options.threads > 0 ? std::min(options.threads, offered) : offered;
-}
-
 engines::backend_facts facts_of(const engine_options &options) {
     if (options.device != 0)
         refuse("device is " + std::to_string(options.device) + "; a CPU engine has device 0 only");
@@ -40,14 +31,13 @@ engines::backend_facts facts_of(const engine_options &options) {
                + ", which is no instruction set");
     return {.kind = engine_kind::cpu,
         .device = 0,
-        .threads = thread_count(options),
         .set = std::min(options.max_isa, max_allowed()),
         .alignment = scratch_alignment};
 }
 
 }  // namespace
 
-const executor &threads_of(engines::lane &on) {
+executor threads_of(engines::lane &on) {
     return static_cast<lane &>(on).threads();
 }
 
@@ -64,9 +54,7 @@ void lane::give_back(void *scratch, std::size_t) noexcept {
 }
 
 backend::backend(const engine_options &options)
-    : engines::backend(facts_of(options)),
-      own_pool_(options.pool == nullptr ? pool::shared(facts().threads) : nullptr),
-      lane_({options.pool != nullptr ? options.pool : own_pool_.get(), facts().threads}) {}
+    : engines::backend(facts_of(options)), threads_(options), lane_(threads_) {}
 
 std::unique_ptr<const engines::plan> backend::make_plan(const conv::problem &p,
     const engines::plan_limits &asked, std::vector<engines::verdict> *verdicts) const {

@@ -2,15 +2,16 @@
 #pragma once
 
 #include "cpu/plan.hpp"
-#include "cpu/pool.hpp"
+#include "cpu/thread_source.hpp"
 
 namespace convgrad::cpu {
 
 /// The lane of a CPU: nothing is ever left to wait for. Lives as long as its backend.
 class lane final : public engines::lane {
 public:
-    explicit lane(const executor &threads) : threads_(threads) {}
-    [[nodiscard]] const executor &threads() const { return threads_; }
+    explicit lane(const thread_source &threads) : threads_(threads) {}
+    /// For work that begins now.
+    [[nodiscard]] executor threads() const { return threads_.now(); }
 
     void wait() override {}
     void check() const override {}
@@ -18,7 +19,7 @@ public:
     void give_back(void *scratch, std::size_t bytes) noexcept override;
 
 private:
-    executor threads_;
+    const thread_source &threads_;
 };
 
 class backend final : public engines::backend {
@@ -29,13 +30,15 @@ public:
     /// What its plans may use.
     [[nodiscard]] plan_limits limits(const engines::plan_limits &asked) const {
         return {.max_isa = facts().set,
-            .threads = facts().threads,
+            .threads = threads(),
             .workspace = asked.workspace,
             .only_algorithm = asked.only_algorithm,
             .save_threads = true};
     }
-    [[nodiscard]] const executor &threads() const { return lane_.threads(); }
+    [[nodiscard]] executor executor_now() const { return threads_.now(); }
 
+    [[nodiscard]] int threads() const noexcept override { return threads_.now().threads(); }
+    [[nodiscard]] bool shares_threads() const noexcept override { return threads_.is_shared(); }
     [[nodiscard]] std::unique_ptr<const engines::plan> make_plan(const conv::problem &p,
         const engines::plan_limits &limits, std::vector<engines::verdict> *verdicts) const override;
     [[nodiscard]] std::unique_ptr<const engines::plan> join(const engines::plan &data,
@@ -48,8 +51,8 @@ public:
     [[nodiscard]] std::string name() const override;
 
 private:
-    std::shared_ptr<pool> own_pool_;  // null when the caller brought one
-    mutable lane lane_;               // all streams share it: it has no state
+    thread_source threads_;
+    mutable lane lane_;  // all streams share it: it has no state
 };
 
 std::shared_ptr<const engines::backend> make_backend(const engine_options &options);

@@ -71,9 +71,9 @@ int available_cores() {
     return cores;
 }
 
-int default_threads() {
+int threads_by_environment() {
     const char *text = std::getenv("CONVGRAD_NUM_THREADS");
-    if (text == nullptr || *text == '\0') return available_cores();
+    if (text == nullptr || *text == '\0') return 0;
     const std::string value = text;
     int threads = 0;
     const auto [end, failure] = std::from_chars(value.data(), value.data() + value.size(), threads);

@@ -18,7 +18,7 @@ public:
     }
     void execute(
         std::span<const conv::buffers> data, void *workspace, engines::lane &on) const override {
-        const executor &threads = threads_of(on);
+        const executor threads = threads_of(on);
         auto *at = static_cast<char *>(workspace);
         joint_pass pass;
         data_.start(data[0], at, threads, pass);

@@ -23,8 +23,8 @@ struct plan_limits {
     bool save_threads = false;
 };
 
-/// The threads of a CPU's lane.
-const executor &threads_of(engines::lane &on);
+/// The threads of a CPU's lane, for work that begins now.
+executor threads_of(engines::lane &on);
 
 /// What is of interest about a plan on a CPU, beside what every plan tells.
 class plan : public engines::plan {

@@ -197,6 +197,10 @@ pool::crew *pool::current() try {
     return nullptr;
 }
 
+bool pool::is_inside() noexcept {
+    return inside_job;
+}
+
 void pool::run(int count, void (*body)(void *context, int i), void *context) {
     if (count > 1 && threads_ > 1 && !inside_job) {
         crew *mine = current();

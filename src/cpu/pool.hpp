@@ -16,9 +16,9 @@ int available_cores();
 /// Upper bound for the number of threads of an engine.
 inline constexpr int max_threads = 1024;
 
-/// The number of threads to use when nobody says: CONVGRAD_NUM_THREADS, else available_cores().
-/// Throws invalid_argument when the variable is not a number between 1 and max_threads.
-int default_threads();
+/// CONVGRAD_NUM_THREADS, or 0 where it is not set. Throws invalid_argument when the variable is not
+/// a number between 1 and max_threads.
+int threads_by_environment();
 
 /// A fixed number of threads, the caller's included, that run one job at a time.
 ///
@@ -37,6 +37,9 @@ public:
 
     [[nodiscard]] int concurrency() const noexcept override { return threads_; }
     void run(int count, void (*body)(void *context, int i), void *context) override;
+
+    /// Whether the calling thread runs a body of some pool of this class.
+    static bool is_inside() noexcept;
 
 private:
     struct crew;

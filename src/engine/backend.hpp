@@ -121,7 +121,6 @@ protected:
 struct backend_facts {
     engine_kind kind = engine_kind::cpu;
     int device = 0;
-    int threads = 1;  // that compute at most; 1 where the device has threads of its own
     isa set = isa::portable;
     std::size_t alignment = 64;  // of workspaces
 };
@@ -136,6 +135,11 @@ public:
 
     [[nodiscard]] const backend_facts &facts() const { return facts_; }
 
+    /// Threads of the process that compute at most, in work that begins now; 1 where the device has
+    /// threads of its own.
+    [[nodiscard]] virtual int threads() const noexcept { return 1; }
+    /// Whether they belong to the process's OpenMP runtime.
+    [[nodiscard]] virtual bool shares_threads() const noexcept { return false; }
     /// Never null and never refuses a legal problem, except with out_of_memory when the workspace
     /// limit is below what the leanest plan needs. Costs microseconds. `verdicts` (optional)
     /// receives every algorithm that was not taken, with the reason.

@@ -43,7 +43,10 @@ engine_kind engine::kind() const noexcept {
     return impl_->backend->facts().kind;
 }
 int engine::threads() const noexcept {
-    return impl_->backend->facts().threads;
+    return impl_->backend->threads();
+}
+bool engine::shares_threads() const noexcept {
+    return impl_->backend->shares_threads();
 }
 isa engine::instruction_set() const noexcept {
     return impl_->backend->facts().set;

@@ -69,7 +69,8 @@ private:
 
 std::atomic<fpmath_mode> own_fpmath_mode = fpmath_mode::strict;
 
-/// OMP_NUM_THREADS, where it says something and the library's own variable does not; else 0.
+/// OMP_NUM_THREADS, where it says something and the library's own variable does not; else 0. Where
+/// an OpenMP runtime is loaded it need not be asked for: the engine does what the runtime says.
 int threads_from_environment() {
     const char *own = std::getenv("CONVGRAD_NUM_THREADS");
     const char *openmp = std::getenv("OMP_NUM_THREADS");
@@ -83,6 +84,8 @@ int threads_from_environment() {
 engine make_engine(math_mode math) {
     engine_options options;
     options.math = math;
+    const engine by_runtime(options);
+    if (by_runtime.shares_threads()) return by_runtime;
     options.threads = threads_from_environment();
     return engine(options);
 }

@@ -15,6 +15,18 @@ inline constexpr bool is_sanitized = false;
 inline constexpr bool is_sanitized = false;
 #endif
 
+#if defined(__SANITIZE_THREAD__)
+inline constexpr bool is_thread_sanitized = true;
+#elif defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+inline constexpr bool is_thread_sanitized = true;
+#else
+inline constexpr bool is_thread_sanitized = false;
+#endif
+#else
+inline constexpr bool is_thread_sanitized = false;
+#endif
+
 /// How many cases of a random sequence to take, where an ordinary build takes `count`.
 template <typename Count>
 constexpr Count sampled(Count count, Count every) {

@@ -13,6 +13,9 @@ from torch import Tensor
 
 from .. import _core
 
+# An engine made now, after PyTorch was loaded, finds PyTorch's threads for all engines.
+_core.Engine()
+
 # Values of the op kinds and data types of the library.
 _CONVOLUTION, _BACKWARD_DATA, _BACKWARD_WEIGHTS = 13, 14, 15
 _TRANSPOSE, _TRANSPOSE_BACKWARD_DATA, _TRANSPOSE_BACKWARD_WEIGHTS = 16, 17, 18
