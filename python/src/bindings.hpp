@@ -14,5 +14,6 @@ void bind_functions(nb::module_ &m);
 void bind_graph(nb::module_ &m);
 void bind_compile(nb::module_ &m);
 void bind_explain(nb::module_ &m);
+void bind_xla(nb::module_ &m);
 
 }  // namespace convgrad::python

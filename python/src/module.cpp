@@ -11,4 +11,5 @@ NB_MODULE(_core, m) {
     bind_graph(m);
     bind_compile(m);
     bind_explain(m);
+    bind_xla(m);
 }
