@@ -47,6 +47,9 @@ void call_both(tensors in, tensors out, const attributes &attrs, options opts) {
     Function(in[0], in[1], in[2], out[0], out[1], attrs, opts);
 }
 
+/// Of any of these: src, diff_dst, weights, diff_src, diff_weights, diff_bias.
+constexpr std::size_t most_operands = 6;
+
 constexpr function functions[] = {
     {"convgrad.convolution", 2, 1, true, true, call_forward<convolution>},
     {"convgrad.convolution_backward_data", 2, 1, false, true,
@@ -171,16 +174,17 @@ dim product(std::span<const dim> of) {
 /// The tensors of one buffer: one for each index of the leading dimensions.
 class mapped_tensor {
 public:
-    mapped_tensor(const function &f, const buffer &b, std::size_t leading, std::size_t own)
+    mapped_tensor(
+        const function &f, const buffer &b, std::size_t leading, std::size_t own, std::size_t place)
         : leading_(b.dims, b.dims + std::min<std::size_t>(leading, b.rank)) {
         if (static_cast<std::size_t>(b.rank) != leading + own)
             refuse(f, "a buffer has " + std::to_string(b.rank) + " dimensions; it must have "
                           + std::to_string(leading + own));
-        // XLA gives no address to what is empty.
-        base_ = b.data != nullptr ? static_cast<char *>(b.data) : &nothing;
-        current_ = tensor(static_cast<void *>(base_), type_of(f, b.type),
-            dims(b.dims + leading, b.dims + b.rank));
+        current_ = tensor(b.data, type_of(f, b.type), dims(b.dims + leading, b.dims + b.rank));
         bytes_ = product(current_.shape) * (current_.type == data_type::f32 ? 4 : 2);
+        // XLA gives no address to what is empty, or the same one to several.
+        if (bytes_ == 0) current_.data = &nothing[place];
+        base_ = static_cast<char *>(current_.data);
     }
 
     [[nodiscard]] const dims &leading() const { return leading_; }
@@ -196,7 +200,7 @@ public:
     void fold() { current_.shape[0] *= product(leading_); }
 
 private:
-    static inline char nothing = 0;
+    static inline float nothing[most_operands];
 
     dims leading_;
     char *base_ = nullptr;
@@ -256,8 +260,8 @@ private:
 
     void read(const value_list &list, std::size_t leading, std::size_t rank, std::size_t required) {
         for (std::size_t i = 0; i < static_cast<std::size_t>(list.size); ++i)
-            all_.emplace_back(
-                f_, *static_cast<const buffer *>(list.values[i]), leading, i < required ? rank : 1);
+            all_.emplace_back(f_, *static_cast<const buffer *>(list.values[i]), leading,
+                i < required ? rank : 1, all_.size());
     }
 
     void check_leading(const dims &given) const {
@@ -318,9 +322,9 @@ error_kind kind_of(error_code code) {
 void describe(const call_frame &frame, handler_metadata &to) {
     to.traits = 0;
     to.api_version.major = major_version;
-    to.api_version.minor = newest_minor_version;
-    if (frame.api != nullptr)
-        to.api_version.minor = std::min(frame.api->api_version.minor, newest_minor_version);
+    // Old versions do not say which they are, and want the one they are: 0.1.
+    to.api_version.minor =
+        frame.api == nullptr ? 1 : std::min(frame.api->api_version.minor, newest_minor_version);
 }
 
 error *handle(const function &f, call_frame &frame) noexcept {

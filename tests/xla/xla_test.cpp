@@ -229,16 +229,26 @@ TEST(xla_call, keeps_subnormals_whoever_calls) {
     }
 }
 
-TEST(xla_call, empty_tensors_have_no_address) {
-    custom_call call;
+TEST(xla_call, empty_tensors_may_share_an_address_or_have_none) {
     const float weights[6] = {};
-    call.input(element_type::f32, nullptr, {0, 5, 2});
-    call.input(element_type::f32, weights, {1, 2, 3});
-    call.output(element_type::f32, nullptr, {0, 5, 3});
-    call.set("rank", dim{3});
-    fake_runtime runtime(2, scheduling::at_once);
-    const auto failed = call.run(runtime, "convgrad.convolution");
-    EXPECT_FALSE(failed) << failed->message;
+    float place = 0, diff_weights[6] = {1, 1, 1, 1, 1, 1};
+    for (float *nowhere : {static_cast<float *>(nullptr), &place}) {
+        custom_call forward, backward;
+        forward.input(element_type::f32, nowhere, {0, 5, 2});
+        forward.input(element_type::f32, weights, {1, 2, 3});
+        forward.output(element_type::f32, nowhere, {0, 5, 3});
+        forward.set("rank", dim{3});
+        backward.input(element_type::f32, nowhere, {0, 5, 2});
+        backward.input(element_type::f32, nowhere, {0, 5, 3});
+        backward.input(element_type::f32, weights, {1, 2, 3});
+        backward.output(element_type::f32, nowhere, {0, 5, 2});
+        backward.output(element_type::f32, diff_weights, {1, 2, 3});
+        backward.set("rank", dim{3});
+        fake_runtime runtime(2, scheduling::at_once);
+        EXPECT_FALSE(forward.run(runtime, "convgrad.convolution"));
+        EXPECT_FALSE(backward.run(runtime, "convgrad.convolution_backward"));
+        EXPECT_TRUE(std::ranges::all_of(diff_weights, [](float d) { return d == 0; }));
+    }
 }
 
 /// The message of a call of "convgrad.convolution" that `change` has spoilt.
@@ -303,16 +313,18 @@ TEST(xla_call, refuses_with_a_message) {
 
 TEST(xla_call, says_for_which_version_it_was_made) {
     fake_runtime runtime(1, scheduling::none);
-    for (const target &t : all_targets()) {
-        handler_metadata asked{};
-        metadata_extension question{
-            {sizeof(metadata_extension), extension::metadata, nullptr}, &asked};
-        call_frame frame = runtime.frame();
-        frame.extensions = &question.base;
-        EXPECT_EQ(t.call(&frame), nullptr);
-        EXPECT_EQ(asked.api_version.major, major_version);
-        EXPECT_EQ(asked.api_version.minor, newest_minor_version);
-    }
+    for (const target &t : all_targets())
+        for (bool old : {false, true}) {
+            handler_metadata asked{};
+            metadata_extension question{
+                {sizeof(metadata_extension), extension::metadata, nullptr}, &asked};
+            call_frame frame = runtime.frame();
+            frame.extensions = &question.base;
+            if (old) frame.api = nullptr;
+            EXPECT_EQ(t.call(&frame), nullptr);
+            EXPECT_EQ(asked.api_version.major, major_version);
+            EXPECT_EQ(asked.api_version.minor, old ? 1 : newest_minor_version);
+        }
 }
 
 }  // namespace
