@@ -22,15 +22,32 @@ struct word {
     int line;
 };
 
+/// All of the file, which may be a pipe or a device that does not end.
+std::string read_text(std::istream &in, const fs::path &file) {
+    constexpr std::size_t most = std::size_t{64} << 20U;
+    std::string text;
+    for (std::size_t step = std::size_t{1} << 20U; in;) {
+        const std::size_t size = text.size();
+        text.resize(size + step);
+        in.read(text.data() + size, static_cast<std::streamsize>(step));
+        text.resize(size + static_cast<std::size_t>(in.gcount()));
+        if (text.size() > most)
+            throw usage_error(
+                fmt::format("batch file '{}' is larger than {} MiB", file.string(), most >> 20U));
+    }
+    return text;
+}
+
 std::vector<word> read_words(const fs::path &file) {
     std::ifstream in(file);
     std::error_code none;
     if (!in || fs::is_directory(file, none))
         throw usage_error(fmt::format("cannot read batch file '{}'", file.string()));
+    std::istringstream all(read_text(in, file));
     std::vector<word> words;
     std::string text;
     bool joins = false;
-    for (int number = 1; std::getline(in, text); ++number) {
+    for (int number = 1; std::getline(all, text); ++number) {
         std::istringstream line(text);
         for (std::string part; line >> part && part.front() != '#';) {
             const bool goes_on = part.back() == '\\';

@@ -142,26 +142,37 @@ void add_bench_options(CLI::App &app, bench_options &options) {
     add_selection_options(app, options.select);
     constexpr const char *how = "How to measure";
     app.add_flag("--json", options.json, "One JSON object per line instead of a table")->group(how);
-    app.add_option("--html", options.html, "Also write a page with charts and tables")
-        ->check(some_name())
-        ->option_text("FILE")
-        ->group(how);
-    app.add_flag("--cold", options.cold, "Tensors out of all caches before every execution")
-        ->group(how);
-    app.add_option("--seconds", options.seconds, "Time for each case; default: 0.3")
-        ->check(number_between(0.0, 3600.0))
-        ->option_text("S")
-        ->group(how);
+    CLI::Option *html =
+        app.add_option("--html", options.html, "Also write a page with charts and tables")
+            ->check(some_text())
+            ->option_text("FILE")
+            ->group(how);
+    CLI::Option *cold =
+        app.add_flag("--cold", options.cold, "Tensors out of all caches before every execution")
+            ->group(how);
+    CLI::Option *seconds =
+        app.add_option("--seconds", options.seconds, "Time for each case; default: 0.3")
+            ->transform(number_between(0.0, 3600.0))
+            ->option_text("S")
+            ->group(how);
     constexpr const char *instead = "What to measure instead";
-    app.add_flag("--plan", options.plan, "How long the making of each plan takes")->group(instead);
-    app.add_flag("--scan{1000}", options.scan,
-           "N random problems around the selected ones, all types and layouts; flags each case "
-           "that is more than three times below its neighbours; default N: 1000")
-        ->check(number_between(1, 10000000))
-        ->group(instead);
+    CLI::Option *plan =
+        app.add_flag("--plan", options.plan, "How long the making of each plan takes")
+            ->group(instead);
+    CLI::Option *scan =
+        app.add_flag("--scan{1000}", options.scan,
+               "N random problems around the selected ones, all types and layouts; flags each case "
+               "that is more than three times below its neighbours; default N: 1000")
+            ->transform(number_between(1, 10000000))
+            ->group(instead);
     app.add_option("--seed", options.seed, "Of the scan's random numbers; default: 1")
+        ->transform(seed_number())
         ->option_text("N")
-        ->group(instead);
+        ->group(instead)
+        ->needs(scan);
+    // What would have no effect is refused.
+    plan->excludes(html)->excludes(cold)->excludes(seconds);
+    scan->excludes(html)->excludes(seconds);
     add_output_options(app, options.output);
 }
 
@@ -181,6 +192,11 @@ int run_bench(const bench_options &options) {
     }
     const auto points =
         scan_points(selected.cases, static_cast<std::size_t>(options.scan), options.seed);
+    if (points.empty()) {
+        message("convgrad: nothing was measured: no problem near the selected ones is large enough "
+                "(--allow-empty accepts that)\n");
+        return select.allow_empty ? 0 : 1;
+    }
     return options.plan ? run_bench_plan(options, points) : run_bench_scan(options, points);
 }
 

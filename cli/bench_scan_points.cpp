@@ -192,7 +192,7 @@ std::optional<problem_string> fitted(problem_string p, draw &random) {
     while (flops_of(p) > flops || elements_of(p) > most_elements)
         if (!halve(p) || !complete(p, random)) return std::nullopt;
     while (flops_of(p) < least_flops || elements_of(p) < least_elements) {
-        if (2 * elements_of(p) > most_elements || p.mb > 256) return std::nullopt;
+        if (2 * elements_of(p) > most_elements || p.mb > 256 || p.mb == 0) return std::nullopt;
         p.mb *= 2;
     }
     p.name.clear();

@@ -156,7 +156,9 @@ void print_text(const explanation &e) {
 }  // namespace
 
 void add_explain_options(CLI::App &app, explain_options &options) {
-    app.add_option("OP", options.select.ops, "Ops, a comma list, or all")->required();
+    app.add_option("OP", options.select.ops, "Ops, a comma list, or all")
+        ->check(some_text())
+        ->required();
     add_selection_options(app, options.select, op_argument::positional);
     add_output_options(app, options.output);
     app.add_flag("--json", options.json, "One object per line");

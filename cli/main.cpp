@@ -1,6 +1,7 @@
 // The command `convgrad`: reads the arguments and hands over to one subcommand.
 #include <algorithm>
 #include <exception>
+#include <sstream>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -193,7 +194,11 @@ int run(int argc, char **argv) {
     } catch (const CLI::ExtrasError &) {
         refuse_extras(app);
     } catch (const CLI::ParseError &e) {
-        return app.exit(e) == 0 ? 0 : exit_usage;
+        std::ostringstream out, err;
+        const int asked = app.exit(e, out, err);
+        put_result(out.str());
+        message("{}", err.str());
+        return asked == 0 ? 0 : exit_usage;
     }
     return status;
 }

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cctype>
-#include <charconv>
 #include <filesystem>
 #include <limits>
 #include <set>
@@ -48,14 +47,19 @@ std::vector<T> parse_names(std::string_view option, std::string_view text,
     std::vector<std::string_view> names;
     for (T value : values) names.push_back(to_string(value));
     std::vector<T> chosen;
+    bool all = false;
     for (const std::string &part : split_list(text)) {
-        if (same_letters(part, "all")) return values;
+        if (same_letters(part, "all")) {
+            all = true;
+            continue;
+        }
         const auto match = std::find_if(names.begin(), names.end(),
             [&](std::string_view name) { return same_letters(name, part); });
         if (match == names.end()) throw usage_error(unknown_value(option, part, names));
         const T value = values[static_cast<std::size_t>(match - names.begin())];
         if (std::find(chosen.begin(), chosen.end(), value) == chosen.end()) chosen.push_back(value);
     }
+    if (all) return values;
     if (chosen.empty()) throw usage_error(fmt::format("{} needs a value", option));
     return chosen;
 }
@@ -65,9 +69,7 @@ std::vector<int> parse_threads(std::string_view text) {
     std::vector<int> list;
     for (const std::string &part : split_list(text)) {
         int n = 0;
-        const char *last = part.data() + part.size();
-        const auto [end, status] = std::from_chars(part.data(), last, n);
-        if (status != std::errc{} || end != last || n < 1 || n > cpu::max_threads)
+        if (!read_number(part, n) || n < 1 || n > cpu::max_threads)
             throw usage_error(
                 fmt::format("--threads {}: expected numbers from 1 to {}", part, cpu::max_threads));
         list.push_back(n);
@@ -80,7 +82,10 @@ std::vector<isa> parse_isas(std::string_view text) {
     const isa best = cpu::max_allowed();
     const std::vector<isa> all(std::begin(all_isas), std::end(all_isas));
     std::vector<isa> chosen = parse_names<isa>("--isa", text, all, {best});
-    if (same_letters(text, "all")) std::erase_if(chosen, [&](isa set) { return set > best; });
+    const std::vector<std::string> parts = split_list(text);
+    const bool any = std::any_of(parts.begin(), parts.end(),
+        [](const std::string &part) { return same_letters(part, "all"); });
+    if (any) std::erase_if(chosen, [&](isa set) { return set > best; });
     for (isa set : chosen)
         if (set > best)
             throw usage_error(
@@ -97,8 +102,12 @@ const std::vector<data_type> all_types = {data_type::f32, data_type::bf16, data_
 
 std::vector<op_kind> parse_ops(const selection_options &options) {
     std::vector<op_kind> kinds;
+    bool all = false;
     for (const std::string &part : split_list(options.ops)) {
-        if (same_letters(part, "all")) return {std::begin(all_op_kinds), std::end(all_op_kinds)};
+        if (same_letters(part, "all")) {
+            all = true;
+            continue;
+        }
         const op_kind kind = parse_op(part);
         if (options.deconv && !is_transposed(kind))
             throw usage_error(fmt::format("--op {} is not an op of transposed convolutions, which "
@@ -106,6 +115,8 @@ std::vector<op_kind> parse_ops(const selection_options &options) {
                 to_string(kind)));
         if (std::find(kinds.begin(), kinds.end(), kind) == kinds.end()) kinds.push_back(kind);
     }
+    if (all) return {std::begin(all_op_kinds), std::end(all_op_kinds)};
+    if (kinds.empty() && !options.ops.empty()) throw usage_error("--op needs a value");
     return kinds;
 }
 
@@ -268,12 +279,12 @@ void add_selection_options(CLI::App &app, selection_options &options, op_argumen
            "Problems in benchdnn's syntax, e.g. mb8ic64ih56oc64kh3ph1; none: an embedded set")
         ->group(what);
     app.add_option("--batch", options.batches, "Files with problems, one or more a line")
-        ->check(some_name())
+        ->check(some_text())
         ->option_text("FILE ...")
         ->group(what);
     const auto list = [&](const char *name, std::string &value, const char *text,
                           const char *help) {
-        app.add_option(name, value, help)->option_text(text)->group(what);
+        app.add_option(name, value, help)->check(some_text())->option_text(text)->group(what);
     };
     if (ops_by == op_argument::option)
         list("--op", options.ops, "OP,...",
@@ -286,7 +297,7 @@ void add_selection_options(CLI::App &app, selection_options &options, op_argumen
     list("--weights-format", options.weights_formats, "FORMAT,...",
         "XIO, OIX (transposed: XOI, IOX) or all; default: XIO (XOI)");
     app.add_option("--mb", options.mb, "Batch size, instead of the problems' own")
-        ->check(number_between<dim>(1, std::numeric_limits<dim>::max()))
+        ->transform(number_between<dim>(1, std::numeric_limits<dim>::max()))
         ->option_text("N")
         ->group(what);
     list("--match", options.match, "REGEX", "Only problems whose text matches");
@@ -297,7 +308,7 @@ void add_selection_options(CLI::App &app, selection_options &options, op_argumen
     constexpr const char *where = "Where to run it";
     const auto engine_list = [&](const char *name, std::string &value, const char *text,
                                  const char *help) {
-        app.add_option(name, value, help)->option_text(text)->group(where);
+        app.add_option(name, value, help)->check(some_text())->option_text(text)->group(where);
     };
     engine_list("--threads", options.threads, "N,...", "Numbers of threads; default: all cores");
     engine_list("--isa", options.isas, "ISA,...",
@@ -311,12 +322,17 @@ void add_output_options(CLI::App &app, output_options &options) {
     app.add_flag("-q,--quiet", options.quiet, "Only results: no progress bar, no notes");
 }
 
-CLI::Validator some_name() {
-    return CLI::Validator(
-        [](const std::string &text) {
-            return std::string(text.empty() ? "a name is missing" : "");
-        },
-        "");
+bool read_number(std::string_view text, double &value) {
+    const char *last = text.data() + text.size();
+    const auto [end, status] = std::from_chars(text.data(), last, value);
+    return status == std::errc{} && end == last;
+}
+
+CLI::Validator some_text() {
+    const auto judge = [](const std::string &text) {
+        return std::string(text.empty() ? "the value is empty" : "");
+    };
+    return CLI::Validator(judge, "");
 }
 
 op_kind parse_op(std::string_view name) {

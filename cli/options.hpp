@@ -1,9 +1,14 @@
 // The options that select what to work on, shared by verify, bench and explain.
 #pragma once
 
+#include <charconv>
+#include <concepts>
 #include <cstddef>
+#include <cstdint>
+#include <limits>
 #include <string>
 #include <string_view>
+#include <system_error>
 #include <vector>
 
 #include <CLI/CLI.hpp>
@@ -35,23 +40,36 @@ void add_selection_options(
     CLI::App &app, selection_options &options, op_argument ops = op_argument::option);
 void add_output_options(CLI::App &app, output_options &options);
 
-/// Checks an option's value. In contrast to CLI::Range it refuses NaN, and words its limits as they
-/// are typed.
-template <typename T>
-CLI::Validator number_between(T least, T most) {
-    return CLI::Validator(
-        [=](const std::string &text) {
-            T value{};
-            const bool fits =
-                CLI::detail::lexical_cast(text, value) && value >= least && value <= most;
-            return fits ? std::string()
-                        : fmt::format("{} is not a number from {} to {}", text, least, most);
-        },
-        "");
+/// Whether the text as a whole is a decimal number, read the same way in every locale.
+bool read_number(std::string_view text, double &value);
+template <std::integral T>
+bool read_number(std::string_view text, T &value) {
+    const char *last = text.data() + text.size();
+    const auto [end, status] = std::from_chars(text.data(), last, value);
+    return status == std::errc{} && end == last;
 }
 
-/// The name of a file or directory, which cannot be empty.
-CLI::Validator some_name();
+/// For CLI::Option::transform(): a number of any type between two limits. In contrast to
+/// CLI::Range, no NaN, nothing beyond 64 bits, no sign that wraps around, no octal.
+template <typename T>
+CLI::Validator number_between(T least, T most) {
+    const auto judge = [=](std::string &text) {
+        T value{};
+        if (!read_number(text, value) || !(value >= least && value <= most))
+            return fmt::format("'{}' is not a number from {} to {}", text, least, most);
+        text = fmt::format("{}", value);
+        return std::string();
+    };
+    return CLI::Validator(judge, "");
+}
+
+/// Any seed.
+inline CLI::Validator seed_number() {
+    return number_between<std::uint64_t>(0, std::numeric_limits<std::uint64_t>::max());
+}
+
+/// For CLI::Option::check(): names and lists, which cannot be empty.
+CLI::Validator some_text();
 
 /// Everything that was selected, in the order of the problems.
 struct selection {

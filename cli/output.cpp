@@ -1,5 +1,6 @@
 #include "output.hpp"
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
@@ -57,6 +58,12 @@ void close_results() {
     errno = 0;
     const int again = dup(STDOUT_FILENO);
     if (again >= 0) check(close(again) == 0);
+}
+
+std::string without_controls(std::string text) {
+    const auto acts = [](char c) { return (c >= 0 && c < ' ' && c != '\n') || c == '\177'; };
+    std::replace_if(text.begin(), text.end(), acts, '?');
+    return text;
 }
 
 void put_message(std::string_view text) noexcept {

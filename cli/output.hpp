@@ -2,6 +2,7 @@
 #pragma once
 
 #include <stdexcept>
+#include <string>
 #include <string_view>
 #include <utility>
 
@@ -27,6 +28,9 @@ void close_results();
 
 /// To stderr. What cannot be written is lost: there is nobody left to tell.
 void put_message(std::string_view text) noexcept;
+/// The text with '?' for every control character but the end of a line: names of files and
+/// arguments are quoted in messages, and must not act on the terminal.
+std::string without_controls(std::string text);
 
 template <typename... T>
 void put(fmt::format_string<T...> format, T &&...arguments) {
@@ -35,7 +39,7 @@ void put(fmt::format_string<T...> format, T &&...arguments) {
 
 template <typename... T>
 void message(fmt::format_string<T...> format, T &&...arguments) {
-    put_message(fmt::format(format, std::forward<T>(arguments)...));
+    put_message(without_controls(fmt::format(format, std::forward<T>(arguments)...)));
 }
 
 }  // namespace convgrad::cli

@@ -199,11 +199,12 @@ void complete_axes(problem_string &p, const written &w) {
     p.x[2] = complete(partial && p.rank == 2 ? fill_from(w.x[2], w.x[1]) : w.x[2], 'w', p.deconv);
 }
 
-/// Takes the quotes off and splits `name*N`.
+/// Takes the quotes off and splits `name*N`. Control characters would act on the terminal that
+/// shows the name.
 void set_name(problem_string &p, std::string_view text) {
     std::string name;
-    std::copy_if(
-        text.begin(), text.end(), std::back_inserter(name), [](char c) { return c != '"'; });
+    for (const char c : text)
+        if (c != '"') name += (c >= 0 && c < ' ') || c == '\177' ? '?' : c;
     const std::size_t star = name.rfind('*');
     if (star != std::string::npos) {
         const char *first = name.data() + star + 1, *last = name.data() + name.size();

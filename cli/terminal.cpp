@@ -91,7 +91,8 @@ void status_line::show(std::string_view text) {
     if (!is_due()) return;
     next_ = clock::now() + std::chrono::milliseconds(100);
     line_open = 1;
-    message("{}{}", erase_line, text.substr(0, width()));
+    put_message(
+        fmt::format("{}{}", erase_line, without_controls(std::string(text.substr(0, width())))));
 }
 
 void status_line::clear() {

@@ -1,6 +1,6 @@
 #include "train.hpp"
 
-#include <algorithm>
+#include <filesystem>
 
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
@@ -28,7 +28,7 @@ template <typename T>
 T parse_choice(std::string_view option, std::string_view text, std::initializer_list<T> choices) {
     std::vector<std::string_view> names;
     for (T choice : choices) {
-        if (text == to_string(choice)) return choice;
+        if (ops::equal_ignoring_case(text, to_string(choice))) return choice;
         names.push_back(to_string(choice));
     }
     const std::string_view near = ops::nearest(text, names);
@@ -115,6 +115,23 @@ void train_to_the_end(train::trainer &trainer, const train_options &options) {
     }
 }
 
+/// Whether two names, the first of them to be written, are those of one regular file.
+bool same_file(const std::string &written, const std::string &other) {
+    namespace fs = std::filesystem;
+    if (written.empty() || other.empty()) return false;
+    std::error_code none;
+    if (!fs::exists(written, none)) return fs::absolute(written, none) == fs::absolute(other, none);
+    return fs::is_regular_file(written, none) && fs::equivalent(written, other, none);
+}
+
+void check_files(const train_options &options) {
+    if (same_file(options.html, options.checkpoint))
+        throw usage_error("--html and --checkpoint name the same file");
+    if (same_file(options.html, options.resume))
+        throw usage_error("--html and --resume name the same file");
+    if (!options.html.empty()) train::check_replaceable(options.html);
+}
+
 }  // namespace
 
 void add_train_options(CLI::App &app, train_options &options) {
@@ -125,7 +142,7 @@ void add_train_options(CLI::App &app, train_options &options) {
         ->group(what);
     app.add_option("--data", options.data,
            "Directory with IDX files as of MNIST; default: digits inside the program")
-        ->check(some_name())
+        ->check(some_text())
         ->option_text("DIR")
         ->group(what);
     app.add_option("--dtype", options.type,
@@ -134,35 +151,36 @@ void add_train_options(CLI::App &app, train_options &options) {
         ->group(what);
     app.add_option("--epochs", options.epochs,
            "Passes over the training images; default: 15, with --data 2")
-        ->check(number_between(1, 100000))
+        ->transform(number_between(1, 100000))
         ->option_text("N")
         ->group(what);
     app.add_option("--mb", options.batch, "Batch size; default: 64")
-        ->check(number_between(2, 65536))
+        ->transform(number_between(2, 65536))
         ->option_text("N")
         ->group(what);
     app.add_option("--seed", options.seed,
            "Initial weights and order of images; same seed, same bits. Default: 1")
+        ->transform(seed_number())
         ->option_text("N")
         ->group(what);
     app.add_option("--checkpoint", options.checkpoint, "Write the state here after every epoch")
-        ->check(some_name())
+        ->check(some_text())
         ->option_text("FILE")
         ->group(what);
     app.add_option("--resume", options.resume,
            "Continue from this checkpoint, with the settings stored in it")
-        ->check(some_name())
+        ->check(some_text())
         ->option_text("FILE")
         ->group(what);
 
     app.add_option("--html", options.html, "Also write a page with curves, charts and pictures")
-        ->check(some_name())
+        ->check(some_text())
         ->option_text("FILE")
         ->group(what);
 
     constexpr const char *where = "Where to run it";
     app.add_option("--threads", options.threads, "Number of threads; default: all cores")
-        ->check(number_between(1, cpu::max_threads))
+        ->transform(number_between(1, cpu::max_threads))
         ->option_text("N")
         ->group(where);
     app.add_option("--isa", options.isa_name,
@@ -178,6 +196,7 @@ void add_train_options(CLI::App &app, train_options &options) {
 }
 
 int run_train(const train_options &options) {
+    check_files(options);
     std::optional<std::vector<std::uint8_t>> state;
     std::optional<train::settings> saved;
     if (!options.resume.empty()) {
@@ -190,7 +209,6 @@ int run_train(const train_options &options) {
     const engine &on = engines.get(where);
     const train::dataset data =
         options.data.empty() ? train::embedded_digits() : train::read_directory(options.data);
-    if (!options.html.empty()) train::check_replaceable(options.html);
     train::trainer trainer(chosen, data, on);
     if (state) trainer.restore(*state);
     try {

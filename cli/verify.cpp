@@ -143,6 +143,7 @@ void add_verify_options(CLI::App &app, verify_options &options) {
            "Check every output element, not a sample of large outputs")
         ->group(how);
     app.add_option("--seed", options.seed, "Seed of the data and of the sample; default: 1")
+        ->transform(seed_number())
         ->option_text("N")
         ->group(how);
     add_output_options(app, options.output);

@@ -22,7 +22,7 @@ void write_checkpoint(const std::string &path, std::span<const std::uint8_t> sta
 }
 
 std::vector<std::uint8_t> read_checkpoint(const std::string &path) {
-    std::vector<std::uint8_t> bytes = read_file(path);
+    std::vector<std::uint8_t> bytes = read_file(path, {magic, sizeof(magic)});
     constexpr std::size_t header = sizeof(magic) + 16;
     if (bytes.size() < header || std::memcmp(bytes.data(), magic, sizeof(magic)) != 0)
         throw std::runtime_error(path + ": is not a checkpoint of convgrad train");

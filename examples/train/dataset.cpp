@@ -84,7 +84,8 @@ std::string find_file(
 raw_set read_pair(const std::filesystem::path &directory, const std::string &which) {
     const std::string pixels = find_file(directory, which + "-images", "idx3-ubyte");
     const std::string labels = find_file(directory, which + "-labels", "idx1-ubyte");
-    return parse_pair(read_file(pixels), pixels, read_file(labels), labels);
+    constexpr std::string_view beginning("\0\0\x08", 3);  // of every IDX file with bytes
+    return parse_pair(read_file(pixels, beginning), pixels, read_file(labels, beginning), labels);
 }
 
 }  // namespace

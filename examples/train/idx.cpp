@@ -1,6 +1,10 @@
 #include "idx.hpp"
 
-#include <fstream>
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <memory>
 #include <stdexcept>
 
 namespace convgrad::train {
@@ -46,11 +50,21 @@ idx_array parse_idx(
     return a;
 }
 
-std::vector<std::uint8_t> read_file(const std::string &path) {
-    std::ifstream file(path, std::ios::binary);
-    std::vector<std::uint8_t> bytes(
-        (std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
-    if (!file) throw std::runtime_error("cannot read " + path);
+std::vector<std::uint8_t> read_file(const std::string &path, std::string_view beginning) {
+    const std::unique_ptr<std::FILE, int (*)(std::FILE *)> file(
+        std::fopen(path.c_str(), "rb"), std::fclose);
+    std::vector<std::uint8_t> bytes;
+    constexpr std::size_t step = std::size_t{1} << 20U;
+    for (std::size_t read = 1; file != nullptr && read > 0;) {
+        const std::size_t size = bytes.size();
+        bytes.resize(size + step);
+        read = std::fread(bytes.data() + size, 1, step, file.get());
+        bytes.resize(size + read);
+        const std::size_t common = std::min(bytes.size(), beginning.size());
+        if (common > 0 && std::memcmp(bytes.data(), beginning.data(), common) != 0) return bytes;
+    }
+    if (file == nullptr || std::ferror(file.get()) != 0)
+        refuse("cannot read " + path, std::strerror(errno));
     return bytes;
 }
 

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace convgrad::train {
@@ -18,7 +19,8 @@ struct idx_array {
 idx_array parse_idx(
     std::span<const std::uint8_t> bytes, std::size_t rank, const std::string &source);
 
-/// The whole file. Throws std::runtime_error.
-std::vector<std::uint8_t> read_file(const std::string &path);
+/// The whole file, or, if it does not begin with `beginning`, some of it: whoever expects a format
+/// need not read a device to its end, which it may not have. Throws std::runtime_error.
+std::vector<std::uint8_t> read_file(const std::string &path, std::string_view beginning = {});
 
 }  // namespace convgrad::train

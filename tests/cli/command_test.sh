@@ -69,8 +69,33 @@ bad '--math' verify --math exact ic3ih5oc4kh3
 bad '--match' verify --match '(' ic3ih5oc4kh3
 bad 'lookahead is not supported' verify --match 'ic(?=3)' ic3ih5oc4kh3
 bad '--mb' verify --mb -1 ic3ih5oc4kh3
-bad '--mb: 0 is not a number from 1 to 9223372036854775807' verify --mb 0 ic3ih5oc4kh3
-bad '--seed' verify --seed x ic3ih5oc4kh3
+bad "--mb: '0' is not a number from 1 to 9223372036854775807" verify --mb 0 ic3ih5oc4kh3
+for seed in x -1 18446744073709551616 1e3 010x '' ' 3'; do
+    bad "--seed: '$seed' is not a number from 0 to 18446744073709551615" verify --seed "$seed" ic3ih5oc4kh3
+done
+for mb in 9223372036854775808 ' 3' 0x3 1.5 3,4; do
+    bad "--mb: '$mb' is not a number" verify --mb "$mb" ic3ih5oc4kh3
+done
+for option in --op --dtype --data-format --weights-format --threads --isa --math --match --batch; do
+    bad "$option" verify "$option" '' ic3ih5oc4kh3
+done
+bad '--op needs a value' verify --op , ic3ih5oc4kh3
+bad 'did you mean' verify --op all,Convoluton ic3ih5oc4kh3
+bad '--isa foo: expected' verify --isa all,foo ic3ih5oc4kh3
+bad 'is larger than 64 MiB' verify --batch /dev/zero
+
+# What is quoted in messages does not act on the terminal.
+for argument in $'\033[31mx' $'x\a' $'\177'; do
+    bad '?' "$argument"
+    bad '?' verify "$argument"
+    bad '?' verify "--$argument"
+    bad '?' verify --op "$argument"
+    bad '?' verify --mb "$argument"
+    bad '?' verify --batch "$argument"
+    ! grep -q $'[\001-\010\013-\037\177]' "$work/err" || complain "$what: a control character"
+done
+run 0 verify $'ic3ih5oc4kh3n"a\033b"' --op Convolution --seed 010
+out_lacks $'\033'
 bad 'position 4' verify ic3xh5oc4kh3
 bad "cannot read batch file '$work/absent'" verify --batch "$work/absent"
 long=$(printf 'x%.0s' $(seq 1 5000))  # longer than any file name
@@ -216,12 +241,18 @@ run 0 bench --scan=2 mb2ic16ih14oc16kh3ph1 --seed 3 --dtype f32 --threads 1 --js
 [ "$(grep -oE '"problem": "[^"]+"' "$work/out")" = "$(grep -oE '"problem": "[^"]+"' "$work/before")" ] ||
     complain "$what: other problems with the same seed"
 bad '--scan' bench --scan=x
-bad '--scan: 0 is not a number from 1 to' bench --scan=0
+bad "--scan: '0' is not a number from 1 to" bench --scan=0
 bad '--scan' bench --scan=-3
+bad '--html' bench --scan=2 --html "$work/page"
+bad '--html' bench --plan --html "$work/page"
+bad '--cold' bench --plan --cold
+bad '--seconds' bench --plan --seconds 1
+bad '--scan' bench --seed 3 ic3ih5oc4kh3
+run 0 bench --scan=1 mb0ic3ih5oc4kh3 --op Convolution --dtype f32  # ends, although the batch is empty
 run 1 bench mb1000000000ic3000ih500oc4kh3 --op Convolution
 err_has 'needs'
 for seconds in -1 nan -nan inf 3601 1e400 x; do
-    bad "--seconds: $seconds is not a number from 0 to 3600" bench --seconds "$seconds" ic3ih5oc4kh3
+    bad "--seconds: '$seconds' is not a number from 0 to 3600" bench --seconds "$seconds" ic3ih5oc4kh3
 done
 bad 'position 4' bench ic3xh5oc4kh3
 
@@ -327,7 +358,7 @@ run 2 bench $small --seconds 0.01 --quiet --html /dev/full
 err_has 'cannot write /dev/full'
 bad 'Is a directory' bench $small --html "$work/pages"
 bad 'No such file' bench $small --html "$work/absent/page"
-bad 'a name is missing' bench $small --html ''
+bad 'the value is empty' bench $small --html ''
 long=$(printf 'x%.0s' $(seq 1 255))
 page "$work/pages/$long"
 rm "$work/pages/$long"

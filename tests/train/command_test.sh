@@ -20,6 +20,8 @@ for type in f32 bf16 f16; do
             complain "$type: $threads threads give other weights than one"
     done
 done
+[ "$(weights --epochs 1 --dtype F32 --isa PORTABLE)" = "$(weights --epochs 1 --isa portable)" ] ||
+    complain 'the case of letters matters'
 [ "$(weights --epochs 1 --seed 2)" != "$(weights --epochs 1)" ] || complain 'seeds give the same weights'
 
 # Killed at any moment, the checkpoint is absent or whole, and continuing leads to the same bits.
@@ -74,7 +76,12 @@ bad 'cannot open' --epochs 1 --checkpoint "$work/absent/state" --quiet
 bad 'cannot open' --html "$work/absent/page"
 bad 'Is a directory' --html "$work"
 bad 'cannot write /dev/full' --epochs 1 --checkpoint /dev/full --quiet
-bad 'a name is missing' --checkpoint ''
+bad 'the value is empty' --checkpoint ''
+bad 'name the same file' --checkpoint "$work/one" --html "$work/one"
+bad 'name the same file' --resume "$state" --html "$state"
+bad '--seed' --seed -5
+bad 'is not a checkpoint' --resume /dev/zero
+bad "cannot read $work" --resume "$work"
 
 # Checkpoints go through links and into what is no regular file; nothing else is left behind.
 mkdir "$work/links"
