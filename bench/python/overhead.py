@@ -63,6 +63,30 @@ else:
     tensors = [torch.from_numpy(x) for x in (src, weights)]
     images = [torch.ones(1, 1, 8, 8), torch.ones(1, 1, 3, 3)]
     report("PyTorch, convolution", lambda: convgrad.convolution(*tensors))
+    torch.set_num_threads(1)
+    print("operators of convgrad.torch:", "C++" if convgrad.torch.native_operators else "Python")
+    functions = {"convgrad.torch": convgrad.torch.conv2d, "torch": torch.nn.functional.conv2d}
+
+    def compare(what, calls):
+        """Both in turns, the best of each, and how they relate."""
+        best = dict.fromkeys(calls, float("inf"))
+        for _ in range(10):
+            for name, call in calls.items():
+                best[name] = min(best[name], microseconds(call, batches=30))
+        for name, time in best.items():
+            print(f"{name + ', ' + what:32} {time:6.2f} us")
+        print(f"{'ratio, ' + what:32} {best['convgrad.torch'] / best['torch']:6.2f}")
+
     with torch.no_grad():
-        report("convgrad.torch.conv2d", lambda: convgrad.torch.conv2d(*images))
-        report("torch's own conv2d", lambda: torch.conv2d(*images))
+        compare("conv2d", {n: lambda f=f: f(*images) for n, f in functions.items()})
+    wanted = [t.clone().requires_grad_() for t in images]
+    compare("conv2d, autograd", {n: lambda f=f: f(*wanted) for n, f in functions.items()})
+    outs = {n: f(*wanted) for n, f in functions.items()}
+    grad = torch.ones(1, 1, 6, 6)
+    compare(
+        "its backward",
+        {
+            n: lambda o=o: torch.autograd.grad(o, wanted, grad, retain_graph=True)
+            for n, o in outs.items()
+        },
+    )

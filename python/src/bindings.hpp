@@ -3,6 +3,8 @@
 
 #include <nanobind/nanobind.h>
 
+#include <convgrad/error.hpp>
+
 namespace convgrad::python {
 
 namespace nb = nanobind;
@@ -15,5 +17,9 @@ void bind_graph(nb::module_ &m);
 void bind_compile(nb::module_ &m);
 void bind_explain(nb::module_ &m);
 void bind_xla(nb::module_ &m);
+void bind_native(nb::module_ &m);
+
+/// The exception class of a code, e.g. "InvalidShape".
+const char *class_name_of(error_code code);
 
 }  // namespace convgrad::python

@@ -12,4 +12,5 @@ NB_MODULE(_core, m) {
     bind_compile(m);
     bind_explain(m);
     bind_xla(m);
+    bind_native(m);
 }

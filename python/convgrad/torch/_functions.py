@@ -10,9 +10,12 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from .. import _core
-from . import _ops
+from . import _kernels, _ops
 
 _Size = Union[int, Sequence[int]]
+
+# In C++ from the arguments on; it answers NotImplemented to what is left to the functions below.
+_convolve = None if _ops.native is None else _ops.native.convolve
 
 
 def _list(value: _Size, axes: int, name: str) -> list[int]:
@@ -32,9 +35,9 @@ def _is_ours(input: Tensor, weight: Tensor) -> bool:
     """Whether the library computes it; under autocast every floating-point input is."""
     if input.device.type != "cpu" or weight.device.type != "cpu":
         return False
-    if torch.is_autocast_enabled("cpu") and torch.get_autocast_dtype("cpu") in _ops.TYPES:
-        return input.dtype in _ops.TYPES and weight.dtype in _ops.TYPES
-    return input.dtype in _ops.TYPES and input.dtype == weight.dtype
+    if torch.is_autocast_enabled("cpu") and torch.get_autocast_dtype("cpu") in _kernels.TYPES:
+        return input.dtype in _kernels.TYPES and weight.dtype in _kernels.TYPES
+    return input.dtype in _kernels.TYPES and input.dtype == weight.dtype
 
 
 def convolution(
@@ -47,6 +50,12 @@ def convolution(
     dilation: _Size,
     groups: int,
 ) -> Tensor:
+    if _convolve is not None and not torch.compiler.is_compiling():
+        made = _convolve(
+            False, axes, input, weight, bias, stride, padding, 0, dilation, groups
+        )
+        if made is not NotImplemented:
+            return made
     if not _is_ours(input, weight):
         function = (F.conv1d, F.conv2d, F.conv3d)[axes - 1]
         return function(input, weight, bias, stride, padding, dilation, groups)
@@ -80,6 +89,12 @@ def transposed(
     groups: int,
     dilation: _Size,
 ) -> Tensor:
+    if _convolve is not None and not torch.compiler.is_compiling():
+        made = _convolve(
+            True, axes, input, weight, bias, stride, padding, output_padding, dilation, groups
+        )
+        if made is not NotImplemented:
+            return made
     if not _is_ours(input, weight):
         function = (F.conv_transpose1d, F.conv_transpose2d, F.conv_transpose3d)[axes - 1]
         return function(input, weight, bias, stride, padding, output_padding, groups, dilation)
