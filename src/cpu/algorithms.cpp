@@ -15,6 +15,8 @@
 #include "cpu/pointwise.hpp"
 #include "cpu/tiled_data.hpp"
 #include "cpu/tiled_weights.hpp"
+#include "cpu/winograd_data.hpp"
+#include "cpu/winograd_weights.hpp"
 #include "cpu/workspace_limit.hpp"
 
 namespace convgrad::cpu {
@@ -25,13 +27,23 @@ using conv::pass;
 using conv::problem;
 using conv::simplify;
 
-enum class shape : std::uint8_t { depthwise, planes, narrow, pointwise, folded, merged, tiled };
+enum class shape : std::uint8_t {
+    depthwise,
+    planes,
+    narrow,
+    pointwise,
+    folded,
+    merged,
+    winograd,
+    tiled
+};
 
 struct algorithm {
     std::string_view name;
     shape form;
     operand_format format;
     isa set;
+    winograd_tile tile = {};
 };
 
 /// In order of preference; the first that fits is taken. The last fits every legal problem.
@@ -55,6 +67,15 @@ constexpr algorithm algorithms[] = {
     {"pointwise.fma", shape::pointwise, operand_format::fma, isa::avx512},
     {"pointwise.fma", shape::pointwise, operand_format::fma, isa::avx2},
     {"pointwise.fma", shape::pointwise, operand_format::fma, isa::portable},
+    {"winograd4x4.fma", shape::winograd, operand_format::fma, isa::avx512, winograd_tile::f4x4},
+    {"winograd4x4.fma", shape::winograd, operand_format::fma, isa::avx2, winograd_tile::f4x4},
+    {"winograd4x4.fma", shape::winograd, operand_format::fma, isa::portable, winograd_tile::f4x4},
+    {"winograd4x2.fma", shape::winograd, operand_format::fma, isa::avx512, winograd_tile::f4x2},
+    {"winograd4x2.fma", shape::winograd, operand_format::fma, isa::avx2, winograd_tile::f4x2},
+    {"winograd4x2.fma", shape::winograd, operand_format::fma, isa::portable, winograd_tile::f4x2},
+    {"winograd2x2.fma", shape::winograd, operand_format::fma, isa::avx512, winograd_tile::f2x2},
+    {"winograd2x2.fma", shape::winograd, operand_format::fma, isa::avx2, winograd_tile::f2x2},
+    {"winograd2x2.fma", shape::winograd, operand_format::fma, isa::portable, winograd_tile::f2x2},
     {"tiled.amx", shape::tiled, operand_format::amx, isa::amx_bf16},
     {"tiled.dot2", shape::tiled, operand_format::dot2, isa::avx512_bf16},
     {"tiled.fma", shape::tiled, operand_format::fma, isa::avx512},
@@ -137,6 +158,19 @@ std::string refuse_by_speed(const algorithm &a, const problem &p, const plan_lim
     return {};
 }
 
+/// Winograd's algorithm, f32 inside.
+std::string refuse_tile(const algorithm &a, const problem &p, const plan_limits &limits,
+    const kernel_set &kernels, bool asked) {
+    const problem simple = simplify(p);
+    std::string reason = refuse_winograd(simple, a.tile, kernels, limits.workspace);
+    if (asked || !reason.empty()) return reason;
+    if (a.set < best_fma(limits.max_isa)->set) return "wider vectors are there";
+    if (suits_matrix(p, limits)) return "the matrix engine is there";
+    const kernel_set *pairs = find_kernels(isa::avx512_bf16, operand_format::dot2, p.type, p.math);
+    const bool dot2 = pairs != nullptr && limits.max_isa >= isa::avx512_bf16;
+    return winograd_rival(simple, a.tile, kernels, nominal_speed(dot2 ? *pairs : kernels));
+}
+
 /// Why `a` cannot run `p`; empty if it can.
 std::string refuse(const algorithm &a, const problem &p, const plan_limits &limits) {
     const bool asked = !limits.only_algorithm.empty();
@@ -168,6 +202,7 @@ std::string refuse(const algorithm &a, const problem &p, const plan_limits &limi
     }
     if (a.form == shape::folded) return refuse_folded(simplify(p), *kernels, asked);
     if (a.form == shape::merged) return refuse_merged(p, *kernels, asked);
+    if (a.form == shape::winograd) return refuse_tile(a, p, limits, *kernels, asked);
     if (std::string reason = refuse_by_speed(a, p, limits); !asked && !reason.empty())
         return reason;
     if (a.form == shape::narrow && !asked && 2 * vector_channels(p) > kernels->lanes)
@@ -201,6 +236,10 @@ std::unique_ptr<const plan> build(const algorithm &a, const problem &p, const pl
         return std::make_unique<driver_plan<narrow_weights>>(a.name, p, limits, kernels);
     if (a.form == shape::narrow)
         return std::make_unique<driver_plan<narrow_data>>(a.name, p, limits, kernels);
+    if (a.form == shape::winograd && weights)
+        return std::make_unique<driver_plan<winograd_weights>>(a.name, p, limits, kernels, a.tile);
+    if (a.form == shape::winograd)
+        return std::make_unique<driver_plan<winograd_data>>(a.name, p, limits, kernels, a.tile);
     if (weights)
         return std::make_unique<driver_plan<tiled_weights>>(a.name, p, limits, kernels, exact);
     return std::make_unique<driver_plan<tiled_data>>(a.name, p, limits, kernels, exact);

@@ -381,7 +381,7 @@ std::string workbench::compare_elements(role r, const leniency *allowed) const {
         if (allowed != nullptr) {
             const conv::reference_value v = exact_value(r, at);
             const double bound = error_bound(type, v.value, v.magnitude, v.terms)
-                                 + allowed->product_error * v.magnitude;
+                                 + allowed->product_error * v.magnitude + allowed->absolute;
             if (std::fabs(got - v.value) <= bound) return;
             if (allowed->overflow && may_overflow(type, got, v, bound)) return;
             out << " (exactly " << v.value << "), bound " << bound;

@@ -64,6 +64,8 @@ double error_bound(data_type out, double value, double magnitude, dim terms);
 struct leniency {
     /// Relative error of each product, where operands may lose bits (math_mode::fast).
     double product_error = 0;
+    /// Of any element, whatever its own terms.
+    double absolute = 0;
     /// Sums whose terms reach the end of f32's range may overflow on the way, in one order and not
     /// in another: nothing is said about those.
     bool overflow = false;

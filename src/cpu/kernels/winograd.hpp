@@ -1,0 +1,98 @@
+// What the Winograd drivers hand to their kernels; see docs/winograd.md.
+//
+// A tile of m × n results of a 3×3 filter is computed from (m + 2) × (n + 2) points. Along one axis,
+// with B, G and A the matrices of its points:
+//
+//     result = Aᵀ [ (G · filter) ⊙ (Bᵀ · input) ]        gradient = Gᵀ [ (Bᵀ · input) ⊙ (A · dst) ]
+//
+// At each point the sum over channels (or, for the gradient, over tiles) is a plain product of
+// matrices. Everything is f32 and in vectors of `lanes` channels; a panel is two such vectors.
+#pragma once
+
+#include <cstdint>
+
+#include <convgrad/types.hpp>
+
+namespace convgrad::cpu {
+
+/// Results of a tile: rows × columns.
+enum class winograd_tile : std::uint8_t { f2x2, f4x2, f4x4 };
+inline constexpr winograd_tile all_winograd_tiles[] = {
+    winograd_tile::f2x2, winograd_tile::f4x2, winograd_tile::f4x4};
+
+inline constexpr int winograd_rows(winograd_tile t) { return t == winograd_tile::f2x2 ? 2 : 4; }
+inline constexpr int winograd_columns(winograd_tile t) { return t == winograd_tile::f4x4 ? 4 : 2; }
+inline constexpr int winograd_points(winograd_tile t) {
+    return (winograd_rows(t) + 2) * (winograd_columns(t) + 2);
+}
+inline constexpr int most_winograd_points = 36;
+
+/// From positions to points, or (results) back: `tiles` neighbours × `vectors` vectors of channels.
+/// All steps in floats.
+struct winograd_tile_args {
+    const float *in;
+    float *out;
+    dim tiles, vectors;
+    dim row, column;        // between the positions of a tile
+    dim next_tile, vector;  // from tile to tile and from vector to vector, on the positions' side
+    dim point;              // from point to point,
+    dim slot, slot_vector;  // from tile to tile and from vector to vector, on the points' side
+};
+
+/// Filters to points and back: `vectors` vectors that follow each other, of each of nine taps and of
+/// each point.
+struct winograd_filter_args {
+    const float *in;
+    float *out;
+    dim vectors;
+    dim tap, point;  // floats from one to the next
+};
+
+/// C[m][n] (+)= Σ_runs Σ_k A · B, rows of B and C a panel wide. Sums of `chain` runs (gradient: of
+/// `chain` steps) are formed by themselves and then added to C, so that no chain of roundings is
+/// long.
+struct winograd_product_args {
+    const float *a;
+    const float *b;
+    float *c;
+    dim a_run;      // floats from run to run of A
+    dim runs;       // of `lanes` steps each; the gradient has one run of `last` steps
+    dim last;       // steps of the last run
+    dim chain;
+    bool accumulate;
+    const float *next;  // as much of B as this product reads, needed soon
+};
+
+struct winograd_kernels {
+    isa set;
+    int lanes;
+    int most_rows;      // of a product
+    int gradient_rows;  // of a product of the gradient: always this many
+
+    /// A[k][m] at a + m·lanes + k, within a run.
+    void (*product)(const winograd_product_args &args, int rows, int vectors);
+    /// A[k][m] at a + k·lanes + m.
+    void (*gradient)(const winograd_product_args &args, int vectors);
+
+    struct transforms {
+        void (*input)(const winograd_tile_args &args);
+        void (*gradient)(const winograd_tile_args &args);  // of dst
+        /// Bit i: a result of tile i, of at most 64, is not finite.
+        std::uint64_t (*results)(const winograd_tile_args &args);
+        void (*filters)(const winograd_filter_args &args);
+        /// In place if asked to; false if a result is not finite.
+        bool (*filter_gradients)(const winograd_filter_args &args);
+    };
+    transforms of[3];  // by winograd_tile
+
+    [[nodiscard]] dim panel() const { return 2 * dim{lanes}; }
+};
+
+/// Null if this build has none for the instruction set.
+const winograd_kernels *find_winograd(isa set);
+
+const winograd_kernels *winograd_portable();
+const winograd_kernels *winograd_avx2();
+const winograd_kernels *winograd_avx512();
+
+}  // namespace convgrad::cpu

@@ -1,0 +1,186 @@
+#include "cpu/winograd.hpp"
+
+#include "conv/simplify.hpp"
+#include "cpu/tiled.hpp"
+#include "cpu/winograd_data.hpp"
+#include "cpu/winograd_weights.hpp"
+#include "cpu/work_cut.hpp"
+
+namespace convgrad::cpu {
+namespace {
+
+using conv::pass;
+
+constexpr dim stage_channels = 64;  // that transform_run() copies at a time: they stay in L1 and L2
+
+double as_double(dim v) {
+    return static_cast<double>(v);
+}
+
+/// Products that a result sums up.
+dim sum_length(const conv::problem &p) {
+    switch (p.what) {
+    case pass::forward: return p.ic;
+    case pass::backward_data: return p.oc;
+    case pass::backward_weights: break;
+    }
+    return p.mb * p.x[1].dst * p.x[2].dst;
+}
+
+}  // namespace
+
+std::string refuse_winograd(const conv::problem &p, winograd_tile tile, const kernel_set &kernels,
+    std::size_t workspace_limit) {
+    if (find_winograd(kernels.set) == nullptr) return "no kernels for this instruction set";
+    if (p.x[0].src != 1 || p.x[0].dst != 1 || p.x[0].kernel != 1 || p.x[0].pad != 0)
+        return "more than two axes";
+    for (std::size_t a = 1; a < 3; ++a)
+        if (p.x[a].kernel != 3 || p.x[a].stride != 1 || p.x[a].dilation != 1)
+            return "not 3x3 taps with stride 1";
+    if (p.mb == 0 || p.groups == 0 || p.ic == 0 || p.oc == 0) return "nothing to sum";
+    for (std::size_t a = 1; a < 3; ++a)
+        if (p.x[a].src < 1 || p.x[a].dst < 1) return "nothing to sum";
+    if (workspace_limit == std::numeric_limits<std::size_t>::max()) return {};
+    const std::size_t least = p.what == pass::backward_weights
+                                  ? winograd_weights::least_workspace(p, kernels, tile)
+                                  : winograd_data::least_workspace(p, kernels, tile);
+    if (least > workspace_limit) return "no workspace for the points of a tile";
+    return {};
+}
+
+bool winograd_is_accurate(const conv::problem &p, winograd_tile tile) {
+    // Results of 16 bits are rounded far more coarsely than any of these.
+    if (p.out_type != data_type::f32) return true;
+    const dim terms = sum_length(p);
+    const bool weights = p.what == pass::backward_weights;
+    switch (tile) {
+    case winograd_tile::f2x2: return true;
+    case winograd_tile::f4x2: return terms >= (weights ? 1024 : 128);
+    case winograd_tile::f4x4: break;
+    }
+    return terms >= (weights ? 2048 : 512);
+}
+
+double winograd_seconds(const conv::problem &p, winograd_tile tile, const kernel_set &kernels) {
+    const conv::problem o = orient_for(p, tile);
+    const winograd_map map(o, tile);
+    const auto lanes = dim{kernels.lanes};
+    const double in = as_double(round_up_to(p.ic, lanes)), out = as_double(round_up_to(p.oc, lanes));
+    // In multiply-adds: a point of a transform takes as long as this many products (measured).
+    constexpr double of_data = 10, of_filters = 14, share = 0.9;
+    const double tiles = as_double(map.count), points = as_double(map.points * p.groups);
+    const double work = points
+                        * (tiles * in * out + of_data * tiles * (in + out)
+                            + of_filters * in * out);
+    return work / (share * nominal_speed(kernels));
+}
+
+std::string winograd_rival(
+    const conv::problem &p, winograd_tile tile, const kernel_set &kernels, double direct) {
+    constexpr dim least_channels = 16;
+    if (p.math == math_mode::strict) return "only plain f32 sums are asked for";
+    const auto allowed = [&](winograd_tile t) {
+        return p.math == math_mode::fast || winograd_is_accurate(p, t);
+    };
+    if (!allowed(tile)) return "its error would exceed a plain f32 sum's";
+    if (std::min(p.ic, p.oc) < least_channels)
+        return "fewer than " + std::to_string(least_channels) + " channels per group";
+    const double mine = winograd_seconds(p, tile, kernels);
+    constexpr double worthwhile = 0.95;  // of the direct time
+    if (mine > worthwhile * conv::macs(p) / (0.95 * direct)) return "direct sums are as fast";
+    for (const winograd_tile other : all_winograd_tiles)
+        if (other != tile && allowed(other) && winograd_seconds(p, other, kernels) < mine)
+            return "another tile is faster";
+    return {};
+}
+
+conv::problem orient_for(const conv::problem &p, winograd_tile tile) {
+    if (winograd_rows(tile) == winograd_columns(tile) || p.src.c != 1 || p.dst.c != 1) return p;
+    conv::problem turned = p;
+    conv::swap_axes(turned, 1, 2);
+    return winograd_map(turned, tile).count < winograd_map(p, tile).count ? turned : p;
+}
+
+winograd_map::winograd_map(const conv::problem &p, winograd_tile tile)
+    : rows(winograd_rows(tile)), columns(winograd_columns(tile)), points(winograd_points(tile)) {
+    const bool back = p.what == pass::backward_data;
+    for (std::size_t a = 0; a < 2; ++a) {
+        const conv::axis &x = p.x[a + 1];
+        in[a] = back ? x.dst : x.src;
+        out[a] = back ? x.src : x.dst;
+        pad[a] = back ? 2 - x.pad : x.pad;  // the filter is turned round
+        tiles[a] = div_up(out[a], a == 0 ? rows : columns);
+    }
+    count = p.mb * tiles[0] * tiles[1];
+}
+
+winograd_map::run winograd_map::run_at(dim first, dim most) const {
+    const dim column = first % tiles[1], row = first / tiles[1];
+    return {row / tiles[0], row % tiles[0] * rows, column * columns,
+        std::min(most, tiles[1] - column)};
+}
+
+dim winograd_stage_floats(const winograd_map &map, const kernel_set &kernels, dim tiles) {
+    return map.in_rows() * map.in_columns(tiles)
+           * round_up_to(stage_channels, kernels.lanes);
+}
+
+namespace {
+
+/// Through a copy, in which padding is zeros and channels lie in vectors.
+void transform_staged(const kernel_set &kernels, void (*transform)(const winograd_tile_args &),
+    const winograd_source &s, const winograd_map::run &run, dim channel, dim channels,
+    float *stage, const winograd_slots &to) {
+    const dim lanes = kernels.lanes, size = static_cast<dim>(size_of(s.type));
+    const dim y0 = run.y + s.shift[0], x0 = run.x + s.shift[1];
+    const dim width = (run.tiles - 1) * s.step + s.columns, vector = s.rows * width * lanes;
+    dim lo, hi;
+    clip(x0, 1, width, s.length[1], lo, hi);
+    for (dim c = 0; c < channels; c += stage_channels) {
+        const dim some = std::min(stage_channels, channels - c);
+        for (dim r = 0; r < s.rows; ++r) {
+            const bool inside = y0 + r >= 0 && y0 + r < s.length[0] && hi > lo;
+            const dim at = run.n * s.strides.n + (channel + c) * s.strides.c
+                           + (y0 + r) * s.strides.x[1] + x0 * s.strides.x[2];
+            const pack_args args{bytes_at(s.tensor) + size * at, s.type, s.strides.c,
+                s.strides.x[2], some, width, inside ? lo : 0, inside ? hi : 0,
+                static_cast<char *>(static_cast<void *>(stage + r * width * lanes))};
+            kernels.pack_positions(args, {nullptr, 0, 0}, lanes, 4 * vector, 0);
+        }
+        transform({stage, to.out + c / lanes * to.vector, run.tiles, div_up(some, lanes),
+            width * lanes, lanes, s.step * lanes, vector, to.point, to.slot, to.vector});
+    }
+}
+
+}  // namespace
+
+void transform_run(const kernel_set &kernels, void (*transform)(const winograd_tile_args &),
+    const winograd_source &s, const winograd_map::run &run, dim channel, dim channels,
+    float *stage, const winograd_slots &to) {
+    const dim lanes = kernels.lanes;
+    const dim y0 = run.y + s.shift[0], x0 = run.x + s.shift[1];
+    const auto part = [&](dim first, dim last) {
+        const winograd_map::run some{run.n, run.y, run.x + first * s.step, last - first};
+        const winograd_slots there{to.out + first * to.slot, to.point, to.slot, to.vector};
+        if (first < last)
+            transform_staged(
+                kernels, transform, s, some, channel, channels, stage, there);
+    };
+    const bool as_stored = s.type == data_type::f32 && s.strides.c == 1 && channels % lanes == 0
+                           && y0 >= 0 && y0 + s.rows <= s.length[0];
+    if (!as_stored) return part(0, run.tiles);
+    // Tiles [lo, hi) without padding are read where they lie.
+    const dim lo = x0 >= 0 ? 0 : std::min(run.tiles, div_up(-x0, s.step));
+    const dim fit = div_down(s.length[1] - s.columns - x0, s.step) + 1;
+    const dim hi = std::clamp(fit, lo, run.tiles);
+    part(0, lo);
+    if (lo < hi) {
+        const auto *in = static_cast<const float *>(s.tensor) + run.n * s.strides.n
+                         + channel + y0 * s.strides.x[1] + (x0 + lo * s.step) * s.strides.x[2];
+        transform({in, to.out + lo * to.slot, hi - lo, channels / lanes, s.strides.x[1],
+            s.strides.x[2], s.step * s.strides.x[2], lanes, to.point, to.slot, to.vector});
+    }
+    part(hi, run.tiles);
+}
+
+}  // namespace convgrad::cpu

@@ -1,0 +1,109 @@
+// Forward and backward data of 3×3 layers of stride 1 by Winograd's algorithm; see docs/winograd.md.
+#pragma once
+
+#include <string>
+
+#include "conv/problem.hpp"
+#include "cpu/kernels/kernels.hpp"
+#include "cpu/kernels/winograd.hpp"
+#include "cpu/parallel.hpp"
+#include "cpu/phases.hpp"
+#include "cpu/winograd.hpp"
+#include "cpu/work_cut.hpp"
+
+namespace convgrad::cpu {
+
+class winograd_data {
+public:
+    /// `kernels` of format fma. A `workspace_limit` is met by smaller blocks and fewer workers where
+    /// possible; see workspace().
+    winograd_data(const conv::problem &p, const kernel_set &kernels, winograd_tile tile,
+        int threads, std::size_t workspace_limit);
+    /// The smallest limit that can be met.
+    static std::size_t least_workspace(
+        const conv::problem &p, const kernel_set &kernels, winograd_tile tile);
+
+    [[nodiscard]] std::size_t workspace() const;
+    [[nodiscard]] std::string describe() const;
+    [[nodiscard]] work_list work() const;
+    void execute(const conv::buffers &data, char *workspace, const executor &threads) const;
+
+private:
+    struct scratch;
+    /// A block of tiles × some panels of output channels, of one group.
+    struct task {
+        dim group, first, tiles;         // tiles of this block
+        dim first_panel, panels, block;  // panels; which block of tiles
+        const float *u, *v;              // of this group; of this block
+    };
+
+    /// Without a choice of blocks.
+    winograd_data(const conv::problem &p, const kernel_set &kernels, winograd_tile tile);
+    void set_tiles(dim tiles);
+    void choose_blocks();
+    bool share_panels(int threads);
+    void fit_workspace(int threads, std::size_t limit);
+    [[nodiscard]] dim panel() const { return 2 * dim{kernels_.lanes}; }
+    [[nodiscard]] dim panel_channels(dim index) const {
+        return std::min(panel(), roles_.out_c - index * panel());
+    }
+    [[nodiscard]] dim filter_chunks() const { return div_up(roles_.in_c, chunk_); }
+    [[nodiscard]] dim chunk_channels(dim chunk) const {
+        return std::min(chunk_, roles_.in_c - chunk * chunk_);
+    }
+
+    // Floats.
+    [[nodiscard]] dim v_floats() const { return map_.points * v_point_; }
+    [[nodiscard]] dim shared_u_floats() const;
+    [[nodiscard]] dim shared_v_floats() const;
+    [[nodiscard]] dim filters_floats() const;
+    [[nodiscard]] dim stage_floats() const;
+    [[nodiscard]] dim result_floats() const;
+    [[nodiscard]] dim scratch_floats() const;
+    [[nodiscard]] scratch make_scratch(float *memory) const;
+
+    [[nodiscard]] task make_task(dim index) const;
+    [[nodiscard]] task_cost cost_of(const task &t) const;
+    void transform_filters(const conv::buffers &data, float *stage, dim group, dim index, dim chunk,
+        float *u, dim point) const;
+    void transform_input(const conv::buffers &data, dim group, dim first, dim tiles, dim channel,
+        dim channels, float *stage, float *v) const;
+    void run_task(const conv::buffers &data, const scratch &s, const task &t) const;
+    void multiply(const task &t, const float *v, const float *u, dim point, dim first, dim count,
+        int vectors, float *m) const;
+    void finish(const conv::buffers &data, const scratch &s, const task &t, dim index) const;
+    void finish_run(const conv::buffers &data, const scratch &s, const task &t, dim index,
+        dim slot, const winograd_map::run &run) const;
+    [[nodiscard]] bool stores_itself(
+        const winograd_map::run &run, dim index, const dim (&length)[2]) const;
+    void clear_unreached(
+        const scratch &s, const winograd_map::run &run, const dim (&length)[2]) const;
+    void sum_directly(const conv::buffers &data, const scratch &s, const task &t, dim index,
+        const winograd_map::run &tile, float *results) const;
+    [[nodiscard]] float careful_sum(const conv::buffers &data, dim group, dim channel, dim n,
+        dim y, dim x) const;
+    void store(const conv::buffers &data, const scratch &s, const task &t, dim index,
+        const winograd_map::run &run, const dim (&length)[2]) const;
+    void load_bias(const conv::buffers &data, float *bias, dim group, dim index) const;
+
+    conv::problem p_;
+    const kernel_set &kernels_;
+    const winograd_kernels &winograd_;
+    const winograd_kernels::transforms &transforms_;
+    winograd_tile tile_;
+    data_roles roles_;
+    winograd_map map_;
+    dim taps_[9];     // elements from a filter's first weight, in the order of the walk
+    dim in_padded_;   // input channels in whole vectors
+    dim panels_ = 1;  // of output channels
+    dim chunk_ = 1;   // input channels whose filters are transformed at a time
+    dim block_ = 1, rows_ = 1;  // tiles of a task, and of a product
+    dim blocks_ = 1;            // of tiles
+    dim panels_each_ = 1, panel_blocks_ = 1;
+    bool share_u_ = true, share_v_ = false;  // transformed once, before the tasks
+    dim v_point_ = 0, m_point_ = 0, u_point_ = 0;
+    dim tasks_ = 0;
+    int workers_ = 1;
+};
+
+}  // namespace convgrad::cpu

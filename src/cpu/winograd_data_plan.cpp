@@ -1,0 +1,181 @@
+// Blocks of the Winograd driver for forward and backward data: by the problem alone.
+#include <algorithm>
+
+#include "cpu/winograd_data.hpp"
+#include "cpu/workspace_limit.hpp"
+
+namespace convgrad::cpu {
+namespace {
+
+constexpr dim filter_chunk = 64;          // channels: their nine taps stay in L1 and L2
+constexpr dim block_bytes = 512 << 10;    // V and M of a block of tiles
+constexpr dim cached_filters = 4 << 20;   // beyond, blocks are larger: each reads all filters
+constexpr dim most_shared = 64 << 20;     // of V of all tiles
+constexpr dim apart = 48;                 // floats; see winograd_data.cpp
+
+// Multiply-adds that a point of a transform takes as long as; see winograd_seconds().
+constexpr double of_data = 10, of_filters = 14;
+
+}  // namespace
+
+winograd_data::winograd_data(
+    const conv::problem &p, const kernel_set &kernels, winograd_tile tile)
+    : p_(orient_for(p, tile)), kernels_(kernels), winograd_(*find_winograd(kernels.set)),
+      transforms_(winograd_.of[static_cast<std::size_t>(tile)]), tile_(tile), roles_(p_),
+      map_(p_, tile), in_padded_(round_up_to(roles_.in_c, kernels.lanes)),
+      panels_(div_up(roles_.out_c, panel())), chunk_(std::min(filter_chunk, in_padded_)) {
+    for (dim k = 0; k < 9; ++k) {
+        const dim y = roles_.forward ? k / 3 : 2 - k / 3, x = roles_.forward ? k % 3 : 2 - k % 3;
+        taps_[k] = y * p_.weights.k[1] + x * p_.weights.k[2];
+    }
+}
+
+winograd_data::winograd_data(const conv::problem &p, const kernel_set &kernels, winograd_tile tile,
+    int threads, std::size_t workspace_limit)
+    : winograd_data(p, kernels, tile) {
+    choose_blocks();
+    fit_workspace(threads, workspace_limit);
+}
+
+std::size_t winograd_data::least_workspace(
+    const conv::problem &p, const kernel_set &kernels, winograd_tile tile) {
+    winograd_data lean(p, kernels, tile);
+    lean.share_u_ = false;
+    lean.set_tiles(1);
+    return static_cast<std::size_t>(4 * lean.scratch_floats());
+}
+
+/// Blocks of at most `tiles` tiles.
+void winograd_data::set_tiles(dim tiles) {
+    blocks_ = div_up(map_.count, std::max<dim>(tiles, 1));
+    block_ = div_up(map_.count, blocks_);
+    blocks_ = div_up(map_.count, block_);
+    rows_ = div_up(block_, div_up(block_, winograd_.most_rows));
+    v_point_ = round_up_to(block_, rows_) * in_padded_ + apart;
+    m_point_ = round_up_to(block_, rows_) * panel() + apart;
+    panel_blocks_ = div_up(panels_, panels_each_);
+    u_point_ = (share_u_ ? panels_ * roles_.in_c : chunk_) * panel() + apart;
+    tasks_ = p_.groups * panel_blocks_ * blocks_;
+}
+
+void winograd_data::choose_blocks() {
+    const dim most_rows = winograd_.most_rows;
+    const dim filters = 4 * map_.points * roles_.in_c * roles_.out_c;
+    const dim least = (filters > cached_filters ? 4 : 2) * most_rows;
+    const dim wanted = std::max(least, block_bytes / (4 * map_.points * (in_padded_ + panel())));
+    const int threads = cut_threads(p_, kernels_);
+    panels_each_ = panels_;
+    const dim first = div_up(map_.count, wanted);
+    for (dim n = first; n <= 4 * first + 2 && map_.count / n >= most_rows; ++n) {
+        set_tiles(div_up(map_.count, n));
+        const double skew =
+            static_cast<double>(blocks_ * block_) / static_cast<double>(map_.count);
+        if (fair_share(tasks_, skew, threads) >= fair_enough) return;
+    }
+    set_tiles(wanted);
+    if (!share_panels(threads)) {
+        share_v_ = false;
+        panels_each_ = panels_;
+        set_tiles(wanted);
+    }
+}
+
+/// Few tiles: they are transformed once, and threads share panels too. False: that takes too much
+/// memory.
+bool winograd_data::share_panels(int threads) {
+    share_v_ = true;
+    if (4 * shared_v_floats() > most_shared) return false;
+    const dim tiles = block_;
+    dim best_blocks = blocks_, best_panels = 1;
+    double best = 0;
+    for (dim n = blocks_; n <= 4 * div_up(map_.count, tiles); ++n)
+        for (dim each = panels_; each >= 1; --each) {
+            panels_each_ = each;
+            set_tiles(div_up(map_.count, n));
+            const double skew =
+                static_cast<double>(blocks_ * block_) / static_cast<double>(map_.count)
+                * static_cast<double>(panel_blocks_ * each) / static_cast<double>(panels_);
+            const double share = fair_share(tasks_, skew, threads);
+            if (share <= best) continue;
+            best = share, best_blocks = n, best_panels = each;
+            if (share < fair_enough) continue;
+            return true;
+        }
+    panels_each_ = best_panels;
+    set_tiles(div_up(map_.count, best_blocks));
+    return true;
+}
+
+/// Fewer workers first; then filters are transformed anew for each block; then smaller blocks.
+void winograd_data::fit_workspace(int threads, std::size_t limit) {
+    const auto least = [&] {
+        return static_cast<std::size_t>(
+            4 * (shared_u_floats() + shared_v_floats() + scratch_floats()));
+    };
+    if (least() > limit && share_v_) {
+        share_v_ = false;
+        panels_each_ = panels_;
+        set_tiles(block_);
+    }
+    if (least() > limit) {
+        share_u_ = false;
+        set_tiles(block_);
+    }
+    while (least() > limit && block_ > 1) set_tiles(block_ / 2);
+    check_workspace("convolution", least(), limit);
+    const auto each = static_cast<std::size_t>(4 * scratch_floats());
+    const std::size_t rest = limit - (least() - each);
+    workers_ = static_cast<int>(std::min<dim>(
+        {std::max(threads, 1), std::max<dim>(tasks_, 1), static_cast<dim>(rest / each)}));
+}
+
+task_cost winograd_data::cost_of(const task &t) const {
+    const auto tiles = static_cast<double>(t.tiles), points = static_cast<double>(map_.points);
+    const auto in = static_cast<double>(roles_.in_c),
+               out = static_cast<double>(std::min(t.panels * panel(), roles_.out_c));
+    const auto size = static_cast<double>(size_of(p_.type));
+    const double input = share_v_ ? 0 : tiles * in;
+    return {points
+                * (tiles * in * out + of_data * (input + tiles * out)
+                    + (share_u_ ? 0 : of_filters * in * out)),
+        size * static_cast<double>(map_.rows * map_.columns) * input,
+        size * static_cast<double>(map_.rows * map_.columns) * tiles * out};
+}
+
+work_list winograd_data::work() const {
+    work_list list;
+    list.macs_per_second = nominal_speed(kernels_);
+    const auto points = static_cast<double>(map_.points),
+               size = static_cast<double>(size_of(p_.type));
+    if (share_u_)
+        list.stages.push_back({"filters", p_.groups * panels_ * filter_chunks(), workers_,
+            [=, this](dim index, dim) {
+                const auto weights =
+                    static_cast<double>(chunk_channels(index % filter_chunks())
+                                        * panel_channels(index / filter_chunks() % panels_));
+                return task_cost{of_filters * points * weights, 9 * size * weights, 0};
+            }});
+    if (share_v_)
+        list.stages.push_back({"input", p_.groups * blocks_ * filter_chunks(), workers_,
+            [=, this](dim index, dim) {
+                const dim first = index / filter_chunks() % blocks_ * block_;
+                const auto elements =
+                    static_cast<double>(std::min(block_, map_.count - first)
+                                        * chunk_channels(index % filter_chunks()));
+                return task_cost{of_data * points * elements,
+                    size * static_cast<double>(map_.rows * map_.columns) * elements, 0};
+            }});
+    list.stages.push_back({"tiles", tasks_, workers_,
+        [this](dim index, dim) { return cost_of(make_task(index)); }});
+    return list;
+}
+
+std::string winograd_data::describe() const {
+    const auto n = [](dim v) { return std::to_string(v); };
+    return "tiles " + n(map_.rows) + "x" + n(map_.columns) + " of " + n(map_.points)
+           + " points, " + n(block_) + " tiles and " + n(panels_each_) + " of " + n(panels_)
+           + " panels a task, filters transformed " + (share_u_ ? "once" : "by each task")
+           + (share_v_ ? ", tiles before the tasks" : "") + ", tasks " + n(tasks_);
+}
+
+}  // namespace convgrad::cpu

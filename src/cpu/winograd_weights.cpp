@@ -1,0 +1,331 @@
+// Tiles go in blocks, by the problem alone. For each block
+//   V[point][channel][tile] = Bᵀ · src · B,  Y[point][channel][tile] = A · dst · Aᵀ      transform
+//   sums[point][ic][oc] += Σ_tiles V · Y                                                  multiply
+// and after the last
+//   gradient = Gᵀ · sums · G, of which the nine taps take the place of the points         combine
+//   leaves with one rounding                                                              write
+// Where all tiles are one block a task has a range of channels at all points and combines them at
+// once (multiply_all). A gradient that is not finite is summed once more without transforms, before
+// anything is written; groups are separate problems.
+#include "cpu/winograd_weights.hpp"
+
+#include <algorithm>
+#include <atomic>
+
+#include "cpu/tasks.hpp"
+#include "cpu/tiled.hpp"
+#include "cpu/workspace_limit.hpp"
+
+namespace convgrad::cpu {
+namespace {
+
+constexpr dim chain_tiles = 32;          // of one chain of roundings
+constexpr dim block_bytes = 6 << 20;     // of V and Y: they stay in the last cache
+constexpr dim one_block_bytes = 24 << 20;
+constexpr dim own_bytes_most = 320 << 10;  // of a task's sums: they stay in L2
+constexpr dim apart = 48;  // floats: points must not fall on the same sets of caches
+constexpr double of_data = 10, of_filters = 14;  // see winograd_seconds()
+
+conv::problem one_group(conv::problem p) {
+    p.groups = 1;
+    return p;
+}
+
+float *floats(char *p) {
+    return static_cast<float *>(static_cast<void *>(p));
+}
+
+}  // namespace
+
+struct winograd_weights::memory {
+    float *v, *y;
+    float *sums;  // [point or tap][panel][input channel][panel]
+    float *scratch;
+    std::atomic<bool> *finite;
+
+    [[nodiscard]] float *of(int worker, dim each) const { return scratch + worker * each; }
+};
+
+// --- blocks -------------------------------------------------------------------------------------
+
+winograd_weights::winograd_weights(const conv::problem &p, const kernel_set &kernels,
+    winograd_tile tile, std::size_t workspace_limit, int threads)
+    : p_(one_group(orient_for(p, tile))), groups_(p.groups), kernels_(kernels),
+      winograd_(*find_winograd(kernels.set)),
+      transforms_(winograd_.of[static_cast<std::size_t>(tile)]), tile_(tile), map_(p_, tile),
+      ic_padded_(round_up_to(p.ic, kernels.lanes)), panels_(div_up(p.oc, panel())),
+      chunk_(std::min<dim>(64, std::max(ic_padded_, panels_ * panel()))),
+      direct_(p_, kernels, nullptr, threads, workspace_limit) {}
+
+winograd_weights::winograd_weights(const conv::problem &p, const kernel_set &kernels,
+    winograd_tile tile, int threads, std::size_t workspace_limit)
+    : winograd_weights(p, kernels, tile, workspace_limit, threads) {
+    choose_block();
+    fit_workspace(threads, workspace_limit);
+}
+
+std::size_t winograd_weights::least_workspace(
+    const conv::problem &p, const kernel_set &kernels, winograd_tile tile) {
+    winograd_weights lean(p, kernels, tile, std::numeric_limits<std::size_t>::max(), 1);
+    lean.set_block(1);
+    return lean.own_bytes(1);
+}
+
+void winograd_weights::set_block(dim tiles) {
+    blocks_ = div_up(map_.count, std::max<dim>(tiles, 1));
+    block_ = div_up(map_.count, blocks_);
+    blocks_ = div_up(map_.count, block_);
+    segment_ = std::min<dim>(block_, 14);
+    v_point_ = block_ * ic_padded_ + apart;
+    y_point_ = block_ * panels_ * panel() + apart;
+    sum_point_ = panels_ * ic_padded_ * panel() + apart;
+    choose_tasks();
+}
+
+void winograd_weights::choose_tasks() {
+    const dim lanes = kernels_.lanes;
+    const int threads = cut_threads(p_, kernels_);
+    const dim most = in_one() ? own_bytes_most / (4 * map_.points * panel()) : 256;
+    range_ = std::clamp(most / lanes * lanes, lanes, ic_padded_);
+    const auto skew = [&] {
+        return static_cast<double>(ranges() * range_) / static_cast<double>(ic_padded_);
+    };
+    while (range_ > lanes && fair_share(product_tasks(), skew(), threads) < fair_enough)
+        range_ -= lanes;
+    own_point_ = range_ * panel() + apart;
+}
+
+void winograd_weights::choose_block() {
+    const dim each = 4 * map_.points * (ic_padded_ + panels_ * panel());
+    if (map_.count * each <= one_block_bytes)
+        set_block(map_.count);
+    else
+        set_block(round_up_to(std::max(block_bytes / each, 2 * chain_tiles), chain_tiles));
+}
+
+dim winograd_weights::scratch_floats() const {
+    const dim stage = round_up_to(winograd_stage_floats(map_, kernels_, segment_), 16);
+    return std::max(stage, in_one() ? map_.points * own_point_ : 0);
+}
+
+std::size_t winograd_weights::own_bytes(int workers) const {
+    return static_cast<std::size_t>(
+        4 * (v_floats() + y_floats() + sum_floats() + workers * scratch_floats()));
+}
+
+void winograd_weights::fit_workspace(int threads, std::size_t limit) {
+    while (own_bytes(1) > limit && block_ > 1) set_block(block_ / 2);
+    check_workspace("weights gradient", own_bytes(1), limit);
+    const auto each = static_cast<std::size_t>(4 * scratch_floats());
+    workers_ = static_cast<int>(std::min<dim>(
+        std::max(threads, 1), static_cast<dim>((limit - own_bytes(0)) / each)));
+}
+
+std::size_t winograd_weights::workspace() const {
+    return std::max(own_bytes(workers_), direct_.workspace());
+}
+
+// --- execution ----------------------------------------------------------------------------------
+
+void winograd_weights::execute(
+    const conv::buffers &data, char *workspace, const executor &threads) const {
+    const dim size = static_cast<dim>(size_of(p_.type)),
+              out_size = static_cast<dim>(size_of(p_.out_type));
+    for (dim g = 0; g < groups_; ++g) {
+        conv::buffers part = data;
+        part.src = static_cast<char *>(data.src) + size * g * p_.ic * p_.src.c;
+        part.dst = static_cast<char *>(data.dst) + size * g * p_.oc * p_.dst.c;
+        part.weights = static_cast<char *>(data.weights) + out_size * g * p_.weights.g;
+        std::atomic<bool> finite = true;
+        memory m{};
+        m.v = floats(workspace);
+        m.y = m.v + v_floats();
+        m.sums = m.y + y_floats();
+        m.scratch = m.sums + sum_floats();
+        m.finite = &finite;
+        if (!run_group(part, m, threads)) direct_.execute(part, workspace, threads);
+    }
+}
+
+/// False, and nothing is written, if a result is not finite.
+bool winograd_weights::run_group(
+    const conv::buffers &data, const memory &m, const executor &threads) const {
+    const executor workers = threads.limited(workers_);
+    for (dim block = 0; block < blocks_; ++block) {
+        for_each_task(workers, transform_tasks(),
+            [&](int worker, dim index) { transform(data, m, block, worker, index); });
+        for_each_task(workers, product_tasks(), [&](int worker, dim index) {
+            if (in_one())
+                multiply_all(m, worker, index);
+            else
+                multiply(m, block, worker, index);
+        });
+    }
+    if (!in_one())
+        for_each_task(workers, write_tasks(), [&](int, dim index) { combine(m, index); });
+    if (!m.finite->load(std::memory_order_relaxed)) return false;
+    for_each_task(workers, write_tasks(), [&](int, dim index) { write(data, m, index); });
+    return true;
+}
+
+/// A segment of a block, some channels of src or of dst.
+void winograd_weights::transform(
+    const conv::buffers &data, const memory &m, dim block, int worker, dim index) const {
+    const dim segment = index % segments(), part = index / segments();
+    const bool src = part < src_chunks();
+    const dim channel = (src ? part : part - src_chunks()) * chunk_;
+    const dim channels = std::min(chunk_, (src ? p_.ic : p_.oc) - channel);
+    winograd_source source{};
+    source.type = p_.type;
+    source.step = map_.columns;
+    for (int a = 0; a < 2; ++a) {
+        source.length[a] = src ? map_.in[a] : map_.out[a];
+        source.shift[a] = src ? -map_.pad[a] : 0;
+    }
+    source.tensor = src ? data.src : data.dst;
+    source.strides = src ? p_.src : p_.dst;
+    source.channels = src ? p_.ic : p_.oc;
+    source.rows = map_.rows + (src ? 2 : 0);
+    source.columns = map_.columns + (src ? 2 : 0);
+    const dim lanes = kernels_.lanes;
+    const dim last = std::min({(segment + 1) * segment_, block_, map_.count - block * block_});
+    winograd_map::run run{};
+    for (dim slot = segment * segment_; slot < last; slot += run.tiles) {
+        run = map_.run_at(block * block_ + slot, last - slot);
+        if (src) {
+            float *out = m.v + channel * block_ + slot * lanes;
+            transform_run(kernels_, transforms_.input, source, run, channel, channels,
+                m.of(worker, scratch_floats()), {out, v_point_, lanes, block_ * lanes});
+            continue;
+        }
+        for (dim c = channel; c < channel + channels; c += panel())
+            transform_run(kernels_, transforms_.gradient, source, run, c,
+                std::min(panel(), channel + channels - c), m.of(worker, scratch_floats()),
+                {m.y + c * block_ + slot * panel(), y_point_, panel(), lanes});
+    }
+}
+
+/// C[input channel][panel] of `range` for one point, over all tiles of a block.
+void winograd_weights::product(const memory &m, dim tiles, dim point, dim index, dim range,
+    float *c, bool accumulate) const {
+    const dim lanes = kernels_.lanes, rows = winograd_.gradient_rows;
+    const dim first = range * range_, last = std::min(first + range_, ic_padded_);
+    winograd_product_args args{};
+    args.b = m.y + point * y_point_ + index * block_ * panel();
+    args.last = tiles;
+    args.chain = chain_tiles;
+    args.accumulate = accumulate;
+    for (dim i = first; i < last; i += rows) {
+        args.a = m.v + point * v_point_ + i / lanes * lanes * block_ + i % lanes;
+        args.c = c + (i - first) * panel();
+        winograd_.gradient(args, panel_channels(index) > lanes ? 2 : 1);
+    }
+}
+
+void winograd_weights::multiply(const memory &m, dim block, int /*worker*/, dim index) const {
+    const dim range = index % ranges(), at = index / ranges() % panels_,
+              point = index / ranges() / panels_;
+    const dim tiles = std::min(block_, map_.count - block * block_);
+    product(m, tiles, point, at, range,
+        m.sums + point * sum_point_ + (at * ic_padded_ + range * range_) * panel(), block > 0);
+}
+
+void winograd_weights::multiply_all(const memory &m, int worker, dim index) const {
+    const dim range = index % ranges(), at = index / ranges();
+    const dim first = range * range_, count = std::min(range_, ic_padded_ - first);
+    float *own = m.of(worker, scratch_floats());
+    for (dim point = 0; point < map_.points; ++point)
+        product(m, map_.count, point, at, range, own + point * own_point_, false);
+    note(m, transforms_.filter_gradients(
+                {own, m.sums + (at * ic_padded_ + first) * panel(),
+                    count * panel() / kernels_.lanes, sum_point_, own_point_}));
+}
+
+void winograd_weights::note(const memory &m, bool finite) const {
+    if (!finite) m.finite->store(false, std::memory_order_relaxed);
+}
+
+void winograd_weights::combine(const memory &m, dim index) const {
+    const dim at = index % panels_, first = index / panels_ * write_rows_;
+    const dim count = std::min(write_rows_, p_.ic - first);
+    float *sums = m.sums + (at * ic_padded_ + first) * panel();
+    note(m, transforms_.filter_gradients(
+                {sums, sums, count * panel() / kernels_.lanes, sum_point_, sum_point_}));
+}
+
+/// Whether a tap lies inside the input for some result: others have empty sums.
+bool winograd_weights::meets(dim tap) const {
+    for (std::size_t a = 0; a < 2; ++a) {
+        const dim k = a == 0 ? tap / 3 : tap % 3;
+        const dim first = std::max<dim>(0, map_.pad[a] - k),
+                  last = std::min(map_.out[a], map_.in[a] + map_.pad[a] - k);
+        if (first >= last) return false;
+    }
+    return true;
+}
+
+void winograd_weights::write(const conv::buffers &data, const memory &m, dim index) const {
+    const dim at = index % panels_, first = index / panels_ * write_rows_;
+    const dim size = static_cast<dim>(size_of(p_.out_type));
+    store_args args{};
+    args.c_cs = 1;
+    args.c_xs = panel();
+    args.channels = panel_channels(at);
+    args.count = std::min(write_rows_, p_.ic - first);
+    args.type = p_.out_type;
+    args.cs = p_.weights.o;
+    args.xs = p_.weights.i;
+    args.accumulate = p_.accumulate;
+    for (dim tap = 0; tap < 9; ++tap) {
+        float *sums = m.sums + tap * sum_point_ + (at * ic_padded_ + first) * panel();
+        if (!meets(tap)) std::fill_n(sums, args.count * panel(), 0.0F);
+        args.c = sums;
+        args.out = static_cast<char *>(data.weights)
+                   + size
+                         * (at * panel() * p_.weights.o + first * p_.weights.i
+                             + tap / 3 * p_.weights.k[1] + tap % 3 * p_.weights.k[2]);
+        kernels_.store(args);
+    }
+}
+
+work_list winograd_weights::work() const {
+    work_list list;
+    list.macs_per_second = nominal_speed(kernels_);
+    const auto times = static_cast<double>(blocks_ * groups_);
+    const auto points = static_cast<double>(map_.points),
+               size = static_cast<double>(size_of(p_.type)),
+               area = static_cast<double>(map_.rows * map_.columns);
+    list.stages.push_back({"tiles", transform_tasks(), workers_, [=, this](dim index, dim) {
+        const dim part = index / segments(), segment = index % segments();
+        const bool src = part < src_chunks();
+        const dim channel = (src ? part : part - src_chunks()) * chunk_;
+        const auto elements =
+            times * static_cast<double>(std::min(chunk_, (src ? p_.ic : p_.oc) - channel)
+                                        * (std::min(block_, (segment + 1) * segment_)
+                                            - segment * segment_));
+        return task_cost{of_data * points * elements, size * area * elements, 0};
+    }});
+    list.stages.push_back({"products", product_tasks(), workers_, [=, this](dim index, dim) {
+        const dim first = index % ranges() * range_;
+        const auto sums = static_cast<double>(std::min(range_, ic_padded_ - first) * panel());
+        const double all = in_one() ? points : 1;
+        return task_cost{times * all * sums * static_cast<double>(block_)
+                + (in_one() ? of_filters * points * sums : 0), 0, 0};
+    }});
+    list.stages.push_back({"gradient", write_tasks(), workers_, [=, this](dim, dim) {
+        const auto sums =
+            static_cast<double>(groups_ * std::min(write_rows_, p_.ic) * panel());
+        return task_cost{in_one() ? 0 : of_filters * points * sums, 0,
+            9 * sums * static_cast<double>(size_of(p_.out_type))};
+    }});
+    return list;
+}
+
+std::string winograd_weights::describe() const {
+    const auto n = [](dim v) { return std::to_string(v); };
+    return "tiles " + n(map_.rows) + "x" + n(map_.columns) + " of " + n(map_.points)
+           + " points, " + n(block_) + " of " + n(map_.count) + " tiles at a time, products of "
+           + n(range_) + " to " + n(panel()) + " channels, tasks " + n(product_tasks());
+}
+
+}  // namespace convgrad::cpu

@@ -1,0 +1,98 @@
+// The weights gradient of 3×3 layers of stride 1 by Winograd's algorithm; see docs/winograd.md.
+#pragma once
+
+#include <string>
+
+#include "conv/problem.hpp"
+#include "cpu/kernels/kernels.hpp"
+#include "cpu/kernels/winograd.hpp"
+#include "cpu/parallel.hpp"
+#include "cpu/tiled_weights.hpp"
+#include "cpu/winograd.hpp"
+#include "cpu/work_cut.hpp"
+
+namespace convgrad::cpu {
+
+class winograd_weights {
+public:
+    /// `kernels` of format fma. A `workspace_limit` is met by smaller blocks and fewer workers where
+    /// possible; see workspace().
+    winograd_weights(const conv::problem &p, const kernel_set &kernels, winograd_tile tile,
+        int threads, std::size_t workspace_limit);
+    /// The smallest limit that can be met.
+    static std::size_t least_workspace(
+        const conv::problem &p, const kernel_set &kernels, winograd_tile tile);
+
+    [[nodiscard]] std::size_t workspace() const;
+    [[nodiscard]] std::string describe() const;
+    [[nodiscard]] work_list work() const;
+    void execute(const conv::buffers &data, char *workspace, const executor &threads) const;
+
+private:
+    /// Memory of one execution.
+    struct memory;
+
+    /// Without a choice of blocks; what tiled sums need is within `workspace_limit`.
+    winograd_weights(const conv::problem &p, const kernel_set &kernels, winograd_tile tile,
+        std::size_t workspace_limit, int threads);
+    void set_block(dim tiles);
+    void choose_block();
+    void choose_tasks();
+    void fit_workspace(int threads, std::size_t limit);
+    [[nodiscard]] bool in_one() const { return blocks_ == 1; }
+    [[nodiscard]] dim panel() const { return 2 * dim{kernels_.lanes}; }
+    [[nodiscard]] dim panel_channels(dim index) const {
+        return std::min(panel(), p_.oc - index * panel());
+    }
+    // Tasks of the stages of one block.
+    [[nodiscard]] dim segments() const { return div_up(block_, segment_); }
+    [[nodiscard]] dim src_chunks() const { return div_up(p_.ic, chunk_); }
+    [[nodiscard]] dim dst_chunks() const { return div_up(p_.oc, chunk_); }
+    [[nodiscard]] dim transform_tasks() const {
+        return segments() * (src_chunks() + dst_chunks());
+    }
+    [[nodiscard]] dim ranges() const { return div_up(ic_padded_, range_); }
+    [[nodiscard]] dim product_tasks() const {
+        return (in_one() ? 1 : map_.points) * panels_ * ranges();
+    }
+    [[nodiscard]] dim write_tasks() const { return panels_ * div_up(p_.ic, write_rows_); }
+
+    // Floats.
+    [[nodiscard]] dim v_floats() const { return map_.points * v_point_; }
+    [[nodiscard]] dim y_floats() const { return map_.points * y_point_; }
+    [[nodiscard]] dim sum_floats() const { return (in_one() ? 9 : map_.points) * sum_point_; }
+    [[nodiscard]] dim scratch_floats() const;
+    [[nodiscard]] std::size_t own_bytes(int workers) const;
+
+    [[nodiscard]] bool run_group(
+        const conv::buffers &data, const memory &m, const executor &threads) const;
+    void transform(const conv::buffers &data, const memory &m, dim block, int worker,
+        dim index) const;
+    void multiply(const memory &m, dim block, int worker, dim index) const;
+    void multiply_all(const memory &m, int worker, dim index) const;
+    void product(const memory &m, dim tiles, dim point, dim index, dim range, float *c,
+        bool accumulate) const;
+    void note(const memory &m, bool finite) const;
+    void combine(const memory &m, dim index) const;
+    [[nodiscard]] bool meets(dim tap) const;
+    void write(const conv::buffers &data, const memory &m, dim index) const;
+
+    conv::problem p_;  // of one group
+    dim groups_;
+    const kernel_set &kernels_;
+    const winograd_kernels &winograd_;
+    const winograd_kernels::transforms &transforms_;
+    winograd_tile tile_;
+    winograd_map map_;
+    dim ic_padded_, panels_;
+    dim chunk_;              // channels of a transform
+    dim segment_ = 1;        // tiles of a transform
+    dim block_ = 1, blocks_ = 1;
+    dim range_ = 1;          // input channels of a product
+    dim write_rows_ = 16;
+    dim v_point_ = 0, y_point_ = 0, sum_point_ = 0, own_point_ = 0;
+    int workers_ = 1;
+    tiled_weights direct_;  // where a value is not finite
+};
+
+}  // namespace convgrad::cpu

@@ -1,0 +1,227 @@
+// Winograd's algorithm by name on every instruction set: exact on integers where its points are (tiles
+// of 2×2), otherwise within a bound derived from its matrices; NaN and infinities as in the plain sum;
+// the same bits on any number of threads; workspaces as stated.
+#include <cmath>
+#include <limits>
+
+#include <gtest/gtest.h>
+
+#include <convgrad/error.hpp>
+
+#include "cpu/winograd.hpp"
+#include "support/pools.hpp"
+#include "support/sanitizers.hpp"
+#include "support/winograd_bound.hpp"
+#include "support/workbench.hpp"
+
+namespace convgrad::test {
+namespace {
+
+using conv::pass;
+using conv::problem;
+
+constexpr isa own_sets[] = {isa::portable, isa::avx2, isa::avx512};
+constexpr std::string_view names[] = {"winograd2x2.fma", "winograd4x2.fma", "winograd4x4.fma"};
+constexpr double infinity = std::numeric_limits<double>::infinity();
+constexpr double nan = std::numeric_limits<double>::quiet_NaN();
+
+std::vector<isa> sets() {
+    std::vector<isa> found;
+    for (const isa set : own_sets)
+        if (set <= usable_isas().back()) found.push_back(set);
+    return found;
+}
+
+/// A random 3×3 layer of stride 1, with a liking for tails of tiles, of channels and of panels.
+problem random_layer(rng &random, dim most_channels = 70) {
+    problem p;
+    p.what = random.pick({pass::forward, pass::backward_data, pass::backward_weights});
+    p.type = p.out_type = random.pick({data_type::f32, data_type::f32, data_type::bf16, data_type::f16});
+    p.mb = random.between(1, 3);
+    p.groups = random.chance(0.2) ? random.between(2, 3) : 1;
+    p.ic = random.between(1, most_channels);
+    p.oc = random.between(1, most_channels);
+    for (std::size_t a = 1; a < 3; ++a)
+        do {
+            p.x[a] = make_axis(random.between(1, 13), 3, 1, 1, random.between(0, 4),
+                random.between(-2, 4));
+        } while (p.x[a].dst < 1);
+    set_random_extras(random, p);
+    if (random.chance(0.3))
+        set_random_layouts(random, p);
+    else {
+        const data_layout data = random.pick({data_layout::nxc, data_layout::ncx});
+        set_layouts(p, data, random.pick({weights_layout::xio, weights_layout::oix}), data);
+    }
+    return p;
+}
+
+/// Runs a tile by its name on an instruction set, and proves that it did.
+void run_tile(workbench &bench, isa set, std::string_view name, int threads = 1,
+    thread_pool *pool = nullptr) {
+    const run_report report =
+        bench.run({.max_isa = set, .threads = threads, .pool = pool, .algorithm = name});
+    ASSERT_EQ(report.algorithm, name);
+    ASSERT_EQ(report.set, set);
+}
+
+TEST(winograd, integers_are_exact_by_tiles_of_2x2) {
+    workbench bench;
+    for (std::uint64_t seed = 1; seed <= sampled<std::uint64_t>(1500, 8); ++seed) {
+        rng random(seed);
+        bench.load(random_layer(random), fill::integers, seed);
+        bench.run_reference();
+        for (const isa set : sets()) {
+            run_tile(bench, set, names[0]);
+            ASSERT_EQ(bench.compare_exact(), "") << to_string(set) << " seed " << seed;
+        }
+    }
+}
+
+TEST(winograd, reals_within_the_bound_of_its_matrices) {
+    workbench bench;
+    for (std::uint64_t seed = 1; seed <= sampled<std::uint64_t>(1500, 8); ++seed) {
+        rng random(seed);
+        bench.load(random_layer(random), fill::reals, seed);
+        bench.run_reference();
+        for (const isa set : sets())
+            for (std::size_t t = 0; t < 3; ++t) {
+                run_tile(bench, set, names[t]);
+                ASSERT_EQ(bench.compare_bounded(
+                              winograd_leniency(bench, static_cast<cpu::winograd_tile>(t))),
+                    "")
+                    << to_string(set) << ' ' << names[t] << " seed " << seed;
+            }
+    }
+}
+
+TEST(winograd, special_values_as_in_the_plain_sum) {
+    workbench bench;
+    for (std::uint64_t seed = 1; seed <= sampled<std::uint64_t>(1000, 8); ++seed) {
+        rng random(seed);
+        const problem p = random_layer(random, 40);
+        bench.load(p, fill::reals, seed);
+        for (const role r : {role::src, role::weights, role::dst}) {
+            if (r == output_of(p) || random.chance(0.4)) continue;
+            std::vector<dim> offsets;
+            for_each_element(extents_of(p, r),
+                [&](const auto &, dim offset) { offsets.push_back(offset); });
+            for (dim i = random.between(1, 3); i > 0; --i)
+                bench.write(r, offsets[random.next() % offsets.size()],
+                    random.pick({nan, infinity, -infinity}));
+        }
+        bench.run_reference();
+        for (const isa set : sets())
+            for (std::size_t t = 0; t < 3; ++t) {
+                run_tile(bench, set, names[t]);
+                ASSERT_EQ(bench.compare_bounded(
+                              winograd_leniency(bench, static_cast<cpu::winograd_tile>(t))),
+                    "")
+                    << to_string(set) << ' ' << names[t] << " seed " << seed;
+            }
+    }
+}
+
+// Values whose transforms overflow while the sum does not.
+TEST(winograd, sums_that_stay_finite_do) {
+    workbench bench;
+    for (const pass what : {pass::forward, pass::backward_data, pass::backward_weights}) {
+        problem p;
+        p.what = what;
+        p.mb = 1;
+        p.ic = p.oc = 20;
+        p.x[1] = p.x[2] = make_axis(9, 3, 1, 1, 1, 1);
+        set_layouts(p, data_layout::nxc, weights_layout::xio, data_layout::nxc);
+        bench.load(p, fill::reals, 5);
+        for (const role r : {role::src, role::weights, role::dst})
+            if (r != output_of(p))
+                for_each_element(extents_of(p, r), [&](const auto &at, dim offset) {
+                    const bool big = r == (what == pass::backward_data ? role::dst : role::src);
+                    const double sign = (at[3] + at[4] + at[5]) % 2 == 0 ? 1 : -1;
+                    bench.write(r, offset, sign * (big ? 0x1p126 : 0x1p-8));
+                });
+        bench.run_reference();
+        for (const isa set : sets())
+            for (const std::string_view name : names) {
+                run_tile(bench, set, name);
+                ASSERT_EQ(bench.compare_bounded(), "") << to_string(set) << ' ' << name;
+            }
+    }
+}
+
+TEST(winograd, same_bits_for_any_threads) {
+    workbench bench;
+    spawning_pool pool;
+    for (std::uint64_t seed = 1; seed <= sampled<std::uint64_t>(150, 8); ++seed) {
+        rng random(seed);
+        problem p = random_layer(random, 150);
+        p.x[1] = p.x[2] = make_axis(random.between(6, 30), 3, 1, 1, 1, 1);
+        set_layouts(p, data_layout::nxc, weights_layout::xio, data_layout::nxc);
+        bench.load(p, fill::reals, seed);
+        if (seed % 3 == 0) bench.write(output_of(p) == role::src ? role::dst : role::src, 3, nan);
+        for (const std::string_view name : names) {
+            const isa set = sets()[seed % sets().size()];
+            run_tile(bench, set, name);
+            const auto alone = bench.output_bytes();
+            for (const int threads : {2, 5, 16}) {
+                run_tile(bench, set, name, threads, &pool);
+                ASSERT_EQ(bench.output_bytes(), alone)
+                    << threads << " threads, " << name << ", " << to_text(p);
+            }
+        }
+    }
+}
+
+// A limit is met with the same bits of the data passes, or refused.
+TEST(winograd, workspace_limits) {
+    workbench bench;
+    int leaner = 0;
+    for (std::uint64_t seed = 1; seed <= sampled<std::uint64_t>(200, 8); ++seed) {
+        rng random(seed);
+        const problem p = random_layer(random);
+        bench.load(p, fill::integers, seed);
+        bench.run_reference();
+        const isa set = sets()[seed % sets().size()];
+        const std::size_t free =
+            bench.run({.max_isa = set, .threads = 3, .algorithm = names[0]}).workspace;
+        for (const std::size_t limit : {free - free / 4, free / 2, free / 4, free / 16})
+            try {
+                const run_report report = bench.run({.max_isa = set, .threads = 3,
+                    .algorithm = names[0], .workspace_limit = limit});
+                ASSERT_LE(report.workspace, limit);
+                ASSERT_EQ(bench.compare_exact(), "") << "limit " << limit;
+                ++leaner;
+            } catch (const error &e) {
+                ASSERT_TRUE(e.code() == error_code::unsupported
+                            || e.code() == error_code::out_of_memory)
+                    << e.what();
+            }
+    }
+    EXPECT_GT(leaner, 50 / (is_sanitized ? 8 : 1));
+}
+
+// Free choice: never in strict mode, and by default only where the error is a plain sum's at most.
+TEST(winograd, math_modes_decide) {
+    for (const pass what : {pass::forward, pass::backward_data, pass::backward_weights})
+        for (const dim channels : {64, 128, 512}) {
+            problem p;
+            p.what = what;
+            p.mb = 8;
+            p.ic = p.oc = channels;
+            p.x[1] = p.x[2] = make_axis(28, 3, 1, 1, 1, 1);
+            set_layouts(p, data_layout::nxc, weights_layout::xio, data_layout::nxc);
+            const auto chosen = [&](math_mode math) {
+                p.math = math;
+                return std::string(conv::make_plan(p, {.max_isa = isa::avx512})->algorithm());
+            };
+            EXPECT_EQ(chosen(math_mode::strict), "tiled.fma");
+            EXPECT_EQ(chosen(math_mode::fast), "winograd4x4.fma");
+            const bool weights = what == pass::backward_weights;
+            EXPECT_EQ(chosen(math_mode::accurate), weights || channels >= 512 ? "winograd4x4.fma"
+                                                   : channels >= 128          ? "winograd4x2.fma"
+                                                                              : "winograd2x2.fma");
+        }
+}
+
+}  // namespace
+}  // namespace convgrad::test
