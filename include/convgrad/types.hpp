@@ -53,7 +53,8 @@ inline constexpr isa all_isas[] = {
 enum class math_mode : std::uint8_t {
     strict,    ///< f32 fused multiply-add only
     accurate,  ///< default: any path whose error stays within that of an f32 sum
-    fast,      ///< f32 operands may be rounded to bf16 parts; faster, less precise
+    fast,  ///< f32 operands may be rounded to bf16 parts, 3×3 layers take larger tiles; faster,
+           ///< less precise
 };
 
 /// Where an engine computes.

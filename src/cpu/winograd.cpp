@@ -20,9 +20,12 @@ double as_double(dim v) {
 /// Products that a result sums up.
 dim sum_length(const conv::problem &p) {
     switch (p.what) {
-    case pass::forward: return p.ic;
-    case pass::backward_data: return p.oc;
-    case pass::backward_weights: break;
+    case pass::forward:
+        return p.ic;
+    case pass::backward_data:
+        return p.oc;
+    case pass::backward_weights:
+        break;
     }
     return p.mb * p.x[1].dst * p.x[2].dst;
 }
@@ -48,30 +51,28 @@ std::string refuse_winograd(const conv::problem &p, winograd_tile tile, const ke
     return {};
 }
 
+/// Measured (docs/winograd.md): the error of the tiles hardly grows with the sum, the plain one's
+/// does.
 bool winograd_is_accurate(const conv::problem &p, winograd_tile tile) {
     // Results of 16 bits are rounded far more coarsely than any of these.
     if (p.out_type != data_type::f32) return true;
-    const dim terms = sum_length(p);
-    const bool weights = p.what == pass::backward_weights;
-    switch (tile) {
-    case winograd_tile::f2x2: return true;
-    case winograd_tile::f4x2: return terms >= (weights ? 1024 : 128);
-    case winograd_tile::f4x4: break;
-    }
-    return terms >= (weights ? 2048 : 512);
+    constexpr dim least_channels[] = {32, 96, 384}, least_positions[] = {256, 1024, 2048};
+    const auto t = static_cast<std::size_t>(tile);
+    return sum_length(p)
+           >= (p.what == pass::backward_weights ? least_positions[t] : least_channels[t]);
 }
 
 double winograd_seconds(const conv::problem &p, winograd_tile tile, const kernel_set &kernels) {
     const conv::problem o = orient_for(p, tile);
     const winograd_map map(o, tile);
     const auto lanes = dim{kernels.lanes};
-    const double in = as_double(round_up_to(p.ic, lanes)), out = as_double(round_up_to(p.oc, lanes));
+    const double in = as_double(round_up_to(p.ic, lanes)),
+                 out = as_double(round_up_to(p.oc, lanes));
     // In multiply-adds: a point of a transform takes as long as this many products (measured).
     constexpr double of_data = 10, of_filters = 14, share = 0.9;
     const double tiles = as_double(map.count), points = as_double(map.points * p.groups);
-    const double work = points
-                        * (tiles * in * out + of_data * tiles * (in + out)
-                            + of_filters * in * out);
+    const double work =
+        points * (tiles * in * out + of_data * tiles * (in + out) + of_filters * in * out);
     return work / (share * nominal_speed(kernels));
 }
 
@@ -116,21 +117,20 @@ winograd_map::winograd_map(const conv::problem &p, winograd_tile tile)
 
 winograd_map::run winograd_map::run_at(dim first, dim most) const {
     const dim column = first % tiles[1], row = first / tiles[1];
-    return {row / tiles[0], row % tiles[0] * rows, column * columns,
-        std::min(most, tiles[1] - column)};
+    return {
+        row / tiles[0], row % tiles[0] * rows, column * columns, std::min(most, tiles[1] - column)};
 }
 
 dim winograd_stage_floats(const winograd_map &map, const kernel_set &kernels, dim tiles) {
-    return map.in_rows() * map.in_columns(tiles)
-           * round_up_to(stage_channels, kernels.lanes);
+    return map.in_rows() * map.in_columns(tiles) * round_up_to(stage_channels, kernels.lanes);
 }
 
 namespace {
 
 /// Through a copy, in which padding is zeros and channels lie in vectors.
 void transform_staged(const kernel_set &kernels, void (*transform)(const winograd_tile_args &),
-    const winograd_source &s, const winograd_map::run &run, dim channel, dim channels,
-    float *stage, const winograd_slots &to) {
+    const winograd_source &s, const winograd_map::run &run, dim channel, dim channels, float *stage,
+    const winograd_slots &to) {
     const dim lanes = kernels.lanes, size = static_cast<dim>(size_of(s.type));
     const dim y0 = run.y + s.shift[0], x0 = run.x + s.shift[1];
     const dim width = (run.tiles - 1) * s.step + s.columns, vector = s.rows * width * lanes;
@@ -155,16 +155,15 @@ void transform_staged(const kernel_set &kernels, void (*transform)(const winogra
 }  // namespace
 
 void transform_run(const kernel_set &kernels, void (*transform)(const winograd_tile_args &),
-    const winograd_source &s, const winograd_map::run &run, dim channel, dim channels,
-    float *stage, const winograd_slots &to) {
+    const winograd_source &s, const winograd_map::run &run, dim channel, dim channels, float *stage,
+    const winograd_slots &to) {
     const dim lanes = kernels.lanes;
     const dim y0 = run.y + s.shift[0], x0 = run.x + s.shift[1];
     const auto part = [&](dim first, dim last) {
         const winograd_map::run some{run.n, run.y, run.x + first * s.step, last - first};
         const winograd_slots there{to.out + first * to.slot, to.point, to.slot, to.vector};
         if (first < last)
-            transform_staged(
-                kernels, transform, s, some, channel, channels, stage, there);
+            transform_staged(kernels, transform, s, some, channel, channels, stage, there);
     };
     const bool as_stored = s.type == data_type::f32 && s.strides.c == 1 && channels % lanes == 0
                            && y0 >= 0 && y0 + s.rows <= s.length[0];
@@ -175,8 +174,8 @@ void transform_run(const kernel_set &kernels, void (*transform)(const winograd_t
     const dim hi = std::clamp(fit, lo, run.tiles);
     part(0, lo);
     if (lo < hi) {
-        const auto *in = static_cast<const float *>(s.tensor) + run.n * s.strides.n
-                         + channel + y0 * s.strides.x[1] + (x0 + lo * s.step) * s.strides.x[2];
+        const auto *in = static_cast<const float *>(s.tensor) + run.n * s.strides.n + channel
+                         + y0 * s.strides.x[1] + (x0 + lo * s.step) * s.strides.x[2];
         transform({in, to.out + lo * to.slot, hi - lo, channels / lanes, s.strides.x[1],
             s.strides.x[2], s.step * s.strides.x[2], lanes, to.point, to.slot, to.vector});
     }

@@ -1,5 +1,6 @@
-// Winograd algorithms for 3×3 layers of stride 1: what they fit, how exact and how fast they are, and
-// how tiles lie on a map. The drivers are winograd_data and winograd_weights; see docs/winograd.md.
+// Winograd algorithms for 3×3 layers of stride 1: what they fit, how exact and how fast they are,
+// and how tiles lie on a map. The drivers are winograd_data and winograd_weights; see
+// docs/winograd.md.
 #pragma once
 
 #include <algorithm>
@@ -19,9 +20,9 @@ std::string refuse_winograd(const conv::problem &p, winograd_tile tile, const ke
 bool winograd_is_accurate(const conv::problem &p, winograd_tile tile);
 /// Seconds of one nominal core. `pair_speed`: multiply-adds per second of the best other kernels.
 double winograd_seconds(const conv::problem &p, winograd_tile tile, const kernel_set &kernels);
-/// Why another algorithm should run a problem that a tile fits: its error in this math mode, another
-/// tile's or the direct sum's speed; empty: it should not. `direct`: multiply-adds per second of the
-/// kernels that would run it otherwise.
+/// Why another algorithm should run a problem that a tile fits: its error in this math mode,
+/// another tile's or the direct sum's speed; empty: it should not. `direct`: multiply-adds per
+/// second of the kernels that would run it otherwise.
 std::string winograd_rival(
     const conv::problem &p, winograd_tile tile, const kernel_set &kernels, double direct);
 
@@ -54,17 +55,17 @@ struct winograd_map {
     }
 };
 
-/// Tiles of a run to points, channels of one group from `tensor` on; padding and channels beyond the
-/// last become zeros.
+/// Tiles of a run to points, channels of one group from `tensor` on; padding and channels beyond
+/// the last become zeros.
 struct winograd_source {
     const void *tensor;
     data_type type;
     conv::data_strides strides;
     dim channels;
-    dim length[2];     // of its axes
-    dim shift[2];      // from a result's index to that of the first position of its tile
-    dim rows, columns; // positions of a tile
-    dim step;          // columns from tile to tile
+    dim length[2];      // of its axes
+    dim shift[2];       // from a result's index to that of the first position of its tile
+    dim rows, columns;  // positions of a tile
+    dim step;           // columns from tile to tile
 };
 
 /// Where points go: vector v of tile slot s at out + s·slot + v·vector.

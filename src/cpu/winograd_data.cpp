@@ -1,5 +1,6 @@
 // First the filters of all panels are transformed (and, where there are too few blocks of tiles for
-// many threads, all tiles). Then, for each task (a block of tiles × some panels of output channels):
+// many threads, all tiles). Then, for each task (a block of tiles × some panels of output
+// channels):
 //   V[point][tile][channel] = Bᵀ · input · B                                  transform_input
 //   for each panel: for each point
 //     M[tile][panel] = Σ_channels V · U                                       multiply
@@ -112,8 +113,7 @@ void winograd_data::execute(
             const dim chunk = index % filter_chunks(), group = index / filter_chunks() / panels_,
                       at = index / filter_chunks() % panels_;
             transform_filters(data, scratch_of(worker).filters, group, at, chunk,
-                u + group * map_.points * u_point_
-                    + (at * roles_.in_c + chunk * chunk_) * panel(),
+                u + group * map_.points * u_point_ + (at * roles_.in_c + chunk * chunk_) * panel(),
                 u_point_);
         });
     if (share_v_)
@@ -134,8 +134,8 @@ void winograd_data::execute(
     });
 }
 
-void winograd_data::transform_filters(const conv::buffers &data, float *stage, dim group,
-    dim index, dim chunk, float *u, dim point) const {
+void winograd_data::transform_filters(const conv::buffers &data, float *stage, dim group, dim index,
+    dim chunk, float *u, dim point) const {
     const dim size = static_cast<dim>(size_of(p_.type)), channels = chunk_channels(chunk);
     const dim tap = channels * panel() + 16, count = panel_channels(index);
     const dim at = group * p_.weights.g + chunk * chunk_ * roles_.weights_in
@@ -150,32 +150,30 @@ void winograd_data::transform_input(const conv::buffers &data, dim group, dim fi
     dim channel, dim channels, float *stage, float *v) const {
     const dim lanes = kernels_.lanes, size = static_cast<dim>(size_of(p_.type));
     const winograd_source source{
-        bytes_at(roles_.input(data)) + size * group * roles_.in_c * roles_.in.c, p_.type,
-        roles_.in, roles_.in_c, {map_.in[0], map_.in[1]}, {-map_.pad[0], -map_.pad[1]},
-        map_.in_rows(), map_.in_columns(1), map_.columns};
+        bytes_at(roles_.input(data)) + size * group * roles_.in_c * roles_.in.c, p_.type, roles_.in,
+        roles_.in_c, {map_.in[0], map_.in[1]}, {-map_.pad[0], -map_.pad[1]}, map_.in_rows(),
+        map_.in_columns(1), map_.columns};
     winograd_map::run run{};
     for (dim slot = 0; slot < tiles; slot += run.tiles) {
         run = map_.run_at(first + slot, std::min(tiles - slot, rows_ - slot % rows_));
-        float *out = v + slot / rows_ * rows_ * in_padded_ + slot % rows_ * lanes
-                     + channel * rows_;
+        float *out = v + slot / rows_ * rows_ * in_padded_ + slot % rows_ * lanes + channel * rows_;
         transform_run(kernels_, transforms_.input, source, run, channel, channels, stage,
             {out, v_point_, lanes, rows_ * lanes});
     }
 }
 
-void winograd_data::run_task(
-    const conv::buffers &data, const scratch &s, const task &t) const {
+void winograd_data::run_task(const conv::buffers &data, const scratch &s, const task &t) const {
     if (!share_v_) transform_input(data, t.group, t.first, t.tiles, 0, roles_.in_c, s.stage, s.v);
     for (dim index = t.first_panel; index < t.first_panel + t.panels; ++index) {
         const int vectors = panel_channels(index) > kernels_.lanes ? 2 : 1;
         if (share_u_)
-            multiply(t, t.v, t.u + index * roles_.in_c * panel(), u_point_, 0, roles_.in_c,
-                vectors, s.m);
+            multiply(t, t.v, t.u + index * roles_.in_c * panel(), u_point_, 0, roles_.in_c, vectors,
+                s.m);
         else
             for (dim chunk = 0; chunk < filter_chunks(); ++chunk) {
                 transform_filters(data, s.filters, t.group, index, chunk, s.u, u_point_);
-                multiply(t, t.v, s.u, u_point_, chunk * chunk_, chunk_channels(chunk), vectors,
-                    s.m);
+                multiply(
+                    t, t.v, s.u, u_point_, chunk * chunk_, chunk_channels(chunk), vectors, s.m);
             }
         finish(data, s, t, index);
     }
@@ -198,8 +196,7 @@ void winograd_data::multiply(const task &t, const float *v, const float *u, dim 
             args.next = last && q + 1 < map_.points ? args.b + point : args.b;
             args.a = v + q * v_point_ + slot * in_padded_ + first * rows_;
             args.c = m + q * m_point_ + slot * panel();
-            winograd_.product(
-                args, static_cast<int>(std::min(rows_, t.tiles - slot)), vectors);
+            winograd_.product(args, static_cast<int>(std::min(rows_, t.tiles - slot)), vectors);
         }
     }
 }
@@ -285,18 +282,16 @@ void winograd_data::sum_directly(const conv::buffers &data, const scratch &s, co
         const dim filter = t.group * p_.weights.g + first * roles_.weights_in
                            + index * panel() * roles_.weights_out;
         weights.merge(kernels_.pack_weights(
-            {bytes_at(data.weights) + size * filter, p_.type, roles_.weights_in,
-                roles_.weights_out, channels, count, 0, count, bytes(s.filters)},
+            {bytes_at(data.weights) + size * filter, p_.type, roles_.weights_in, roles_.weights_out,
+                channels, count, 0, count, bytes(s.filters)},
             taps_, 9, 2, 4 * channels * panel(), 4 * panel()));
         for (dim r = 0; r < map_.in_rows(); ++r) {
             const bool inside = y0 + r >= 0 && y0 + r < map_.in[0] && hi > lo;
-            const dim at = tile.n * roles_.in.n
-                           + (t.group * roles_.in_c + first) * roles_.in.c
+            const dim at = tile.n * roles_.in.n + (t.group * roles_.in_c + first) * roles_.in.c
                            + (y0 + r) * roles_.in.x[1] + x0 * roles_.in.x[2];
-            kernels_.pack_channels(
-                {bytes_at(roles_.input(data)) + size * at, p_.type, roles_.in.c, roles_.in.x[2],
-                    channels, columns, inside ? lo : 0, inside ? hi : 0,
-                    bytes(s.stage + r * columns)},
+            kernels_.pack_channels({bytes_at(roles_.input(data)) + size * at, p_.type, roles_.in.c,
+                                       roles_.in.x[2], channels, columns, inside ? lo : 0,
+                                       inside ? hi : 0, bytes(s.stage + r * columns)},
                 4 * pitch, 0);
         }
         for (dim y = 0; y < map_.rows; ++y) {
@@ -320,12 +315,12 @@ void winograd_data::sum_directly(const conv::buffers &data, const scratch &s, co
     // Zeros that stand for padding must not meet infinities.
     for (dim y = 0; y < std::min(map_.rows, map_.out[0] - tile.y); ++y)
         for (dim x = 0; x < std::min(map_.columns, map_.out[1] - tile.x); ++x) {
-            const bool padded = y0 + y < 0 || y0 + y + 3 > map_.in[0] || x0 + x < 0
-                                || x0 + x + 3 > map_.in[1];
+            const bool padded =
+                y0 + y < 0 || y0 + y + 3 > map_.in[0] || x0 + x < 0 || x0 + x + 3 > map_.in[1];
             float *to = results + (y * tile.tiles * map_.columns + x) * panel();
             for (dim c = 0; padded && c < count; ++c)
-                to[c] = careful_sum(
-                    data, t.group, index * panel() + c, tile.n, tile.y + y, tile.x + x);
+                to[c] =
+                    careful_sum(data, t.group, index * panel() + c, tile.n, tile.y + y, tile.x + x);
         }
 }
 
@@ -374,13 +369,11 @@ void winograd_data::store(const conv::buffers &data, const scratch &s, const tas
     }
 }
 
-void winograd_data::load_bias(
-    const conv::buffers &data, float *bias, dim group, dim index) const {
+void winograd_data::load_bias(const conv::buffers &data, float *bias, dim group, dim index) const {
     for (dim c = 0; c < panel(); ++c)
-        bias[c] = c < panel_channels(index)
-                      ? load_float(data.bias, p_.type,
-                          (group * roles_.out_c + index * panel() + c) * p_.bias_stride)
-                      : 0;
+        bias[c] = c < panel_channels(index) ? load_float(data.bias, p_.type,
+                      (group * roles_.out_c + index * panel() + c) * p_.bias_stride)
+                                            : 0;
 }
 
 }  // namespace convgrad::cpu

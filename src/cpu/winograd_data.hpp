@@ -1,4 +1,5 @@
-// Forward and backward data of 3×3 layers of stride 1 by Winograd's algorithm; see docs/winograd.md.
+// Forward and backward data of 3×3 layers of stride 1 by Winograd's algorithm; see
+// docs/winograd.md.
 #pragma once
 
 #include <string>
@@ -15,8 +16,8 @@ namespace convgrad::cpu {
 
 class winograd_data {
 public:
-    /// `kernels` of format fma. A `workspace_limit` is met by smaller blocks and fewer workers where
-    /// possible; see workspace().
+    /// `kernels` of format fma. A `workspace_limit` is met by smaller blocks and fewer workers
+    /// where possible; see workspace().
     winograd_data(const conv::problem &p, const kernel_set &kernels, winograd_tile tile,
         int threads, std::size_t workspace_limit);
     /// The smallest limit that can be met.
@@ -41,6 +42,7 @@ private:
     winograd_data(const conv::problem &p, const kernel_set &kernels, winograd_tile tile);
     void set_tiles(dim tiles);
     void choose_blocks();
+    void choose_chunk();
     bool share_panels(int threads);
     void fit_workspace(int threads, std::size_t limit);
     [[nodiscard]] dim panel() const { return 2 * dim{kernels_.lanes}; }
@@ -72,16 +74,16 @@ private:
     void multiply(const task &t, const float *v, const float *u, dim point, dim first, dim count,
         int vectors, float *m) const;
     void finish(const conv::buffers &data, const scratch &s, const task &t, dim index) const;
-    void finish_run(const conv::buffers &data, const scratch &s, const task &t, dim index,
-        dim slot, const winograd_map::run &run) const;
+    void finish_run(const conv::buffers &data, const scratch &s, const task &t, dim index, dim slot,
+        const winograd_map::run &run) const;
     [[nodiscard]] bool stores_itself(
         const winograd_map::run &run, dim index, const dim (&length)[2]) const;
     void clear_unreached(
         const scratch &s, const winograd_map::run &run, const dim (&length)[2]) const;
     void sum_directly(const conv::buffers &data, const scratch &s, const task &t, dim index,
         const winograd_map::run &tile, float *results) const;
-    [[nodiscard]] float careful_sum(const conv::buffers &data, dim group, dim channel, dim n,
-        dim y, dim x) const;
+    [[nodiscard]] float careful_sum(
+        const conv::buffers &data, dim group, dim channel, dim n, dim y, dim x) const;
     void store(const conv::buffers &data, const scratch &s, const task &t, dim index,
         const winograd_map::run &run, const dim (&length)[2]) const;
     void load_bias(const conv::buffers &data, float *bias, dim group, dim index) const;
@@ -93,10 +95,10 @@ private:
     winograd_tile tile_;
     data_roles roles_;
     winograd_map map_;
-    dim taps_[9];     // elements from a filter's first weight, in the order of the walk
-    dim in_padded_;   // input channels in whole vectors
-    dim panels_ = 1;  // of output channels
-    dim chunk_ = 1;   // input channels whose filters are transformed at a time
+    dim taps_[9];               // elements from a filter's first weight, in the order of the walk
+    dim in_padded_;             // input channels in whole vectors
+    dim panels_ = 1;            // of output channels
+    dim chunk_ = 1;             // input channels whose filters are transformed at a time
     dim block_ = 1, rows_ = 1;  // tiles of a task, and of a product
     dim blocks_ = 1;            // of tiles
     dim panels_each_ = 1, panel_blocks_ = 1;

@@ -7,19 +7,19 @@
 namespace convgrad::cpu {
 namespace {
 
-constexpr dim filter_chunk = 64;          // channels: their nine taps stay in L1 and L2
-constexpr dim block_bytes = 512 << 10;    // V and M of a block of tiles
-constexpr dim cached_filters = 4 << 20;   // beyond, blocks are larger: each reads all filters
-constexpr dim most_shared = 64 << 20;     // of V of all tiles
-constexpr dim apart = 48;                 // floats; see winograd_data.cpp
+constexpr dim filter_chunk = 64;         // channels: their nine taps stay in L1 and L2
+constexpr dim least_chunk = 16;          // of those that are shared: a multiple of any vector
+constexpr dim block_bytes = 512 << 10;   // V and M of a block of tiles
+constexpr dim cached_filters = 4 << 20;  // beyond, blocks are larger: each reads all filters
+constexpr dim most_shared = 64 << 20;    // of V of all tiles
+constexpr dim apart = 48;                // floats; see winograd_data.cpp
 
 // Multiply-adds that a point of a transform takes as long as; see winograd_seconds().
 constexpr double of_data = 10, of_filters = 14;
 
 }  // namespace
 
-winograd_data::winograd_data(
-    const conv::problem &p, const kernel_set &kernels, winograd_tile tile)
+winograd_data::winograd_data(const conv::problem &p, const kernel_set &kernels, winograd_tile tile)
     : p_(orient_for(p, tile)), kernels_(kernels), winograd_(*find_winograd(kernels.set)),
       transforms_(winograd_.of[static_cast<std::size_t>(tile)]), tile_(tile), roles_(p_),
       map_(p_, tile), in_padded_(round_up_to(roles_.in_c, kernels.lanes)),
@@ -34,6 +34,7 @@ winograd_data::winograd_data(const conv::problem &p, const kernel_set &kernels, 
     int threads, std::size_t workspace_limit)
     : winograd_data(p, kernels, tile) {
     choose_blocks();
+    choose_chunk();
     fit_workspace(threads, workspace_limit);
 }
 
@@ -68,8 +69,7 @@ void winograd_data::choose_blocks() {
     const dim first = div_up(map_.count, wanted);
     for (dim n = first; n <= 4 * first + 2 && map_.count / n >= most_rows; ++n) {
         set_tiles(div_up(map_.count, n));
-        const double skew =
-            static_cast<double>(blocks_ * block_) / static_cast<double>(map_.count);
+        const double skew = static_cast<double>(blocks_ * block_) / static_cast<double>(map_.count);
         if (fair_share(tasks_, skew, threads) >= fair_enough) return;
     }
     set_tiles(wanted);
@@ -78,6 +78,14 @@ void winograd_data::choose_blocks() {
         panels_each_ = panels_;
         set_tiles(wanted);
     }
+}
+
+/// Filters are transformed before the tasks by all threads.
+void winograd_data::choose_chunk() {
+    const int threads = cut_threads(p_, kernels_);
+    while (chunk_ > least_chunk
+           && fair_share(p_.groups * panels_ * filter_chunks(), 1, threads) < fair_enough)
+        chunk_ = round_up_to(chunk_ / 2, least_chunk);
 }
 
 /// Few tiles: they are transformed once, and threads share panels too. False: that takes too much
@@ -119,6 +127,7 @@ void winograd_data::fit_workspace(int threads, std::size_t limit) {
     }
     if (least() > limit) {
         share_u_ = false;
+        chunk_ = std::min(filter_chunk, in_padded_);  // whole chains of products
         set_tiles(block_);
     }
     while (least() > limit && block_ > 1) set_tiles(block_ / 2);
@@ -148,32 +157,31 @@ work_list winograd_data::work() const {
     const auto points = static_cast<double>(map_.points),
                size = static_cast<double>(size_of(p_.type));
     if (share_u_)
-        list.stages.push_back({"filters", p_.groups * panels_ * filter_chunks(), workers_,
-            [=, this](dim index, dim) {
-                const auto weights =
-                    static_cast<double>(chunk_channels(index % filter_chunks())
-                                        * panel_channels(index / filter_chunks() % panels_));
-                return task_cost{of_filters * points * weights, 9 * size * weights, 0};
-            }});
+        list.stages.push_back(
+            {"filters", p_.groups * panels_ * filter_chunks(), workers_, [=, this](dim index, dim) {
+                 const auto weights =
+                     static_cast<double>(chunk_channels(index % filter_chunks())
+                                         * panel_channels(index / filter_chunks() % panels_));
+                 return task_cost{of_filters * points * weights, 9 * size * weights, 0};
+             }});
     if (share_v_)
         list.stages.push_back({"input", p_.groups * blocks_ * filter_chunks(), workers_,
             [=, this](dim index, dim) {
                 const dim first = index / filter_chunks() % blocks_ * block_;
-                const auto elements =
-                    static_cast<double>(std::min(block_, map_.count - first)
-                                        * chunk_channels(index % filter_chunks()));
+                const auto elements = static_cast<double>(
+                    std::min(block_, map_.count - first) * chunk_channels(index % filter_chunks()));
                 return task_cost{of_data * points * elements,
                     size * static_cast<double>(map_.rows * map_.columns) * elements, 0};
             }});
-    list.stages.push_back({"tiles", tasks_, workers_,
-        [this](dim index, dim) { return cost_of(make_task(index)); }});
+    list.stages.push_back(
+        {"tiles", tasks_, workers_, [this](dim index, dim) { return cost_of(make_task(index)); }});
     return list;
 }
 
 std::string winograd_data::describe() const {
     const auto n = [](dim v) { return std::to_string(v); };
-    return "tiles " + n(map_.rows) + "x" + n(map_.columns) + " of " + n(map_.points)
-           + " points, " + n(block_) + " tiles and " + n(panels_each_) + " of " + n(panels_)
+    return "tiles " + n(map_.rows) + "x" + n(map_.columns) + " of " + n(map_.points) + " points, "
+           + n(block_) + " tiles and " + n(panels_each_) + " of " + n(panels_)
            + " panels a task, filters transformed " + (share_u_ ? "once" : "by each task")
            + (share_v_ ? ", tiles before the tasks" : "") + ", tasks " + n(tasks_);
 }

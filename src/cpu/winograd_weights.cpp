@@ -4,13 +4,14 @@
 // and after the last
 //   gradient = Gᵀ · sums · G, of which the nine taps take the place of the points         combine
 //   leaves with one rounding                                                              write
-// Where all tiles are one block a task has a range of channels at all points and combines them at
-// once (multiply_all). A gradient that is not finite is summed once more without transforms, before
-// anything is written; groups are separate problems.
+// Where all tiles are one block a task may have a range of channels at all points and combine them
+// at once (multiply_all). A gradient that is not finite is summed once more without transforms,
+// before anything is written; groups are separate problems.
 #include "cpu/winograd_weights.hpp"
 
 #include <algorithm>
 #include <atomic>
+#include <vector>
 
 #include "cpu/tasks.hpp"
 #include "cpu/tiled.hpp"
@@ -19,10 +20,11 @@
 namespace convgrad::cpu {
 namespace {
 
-constexpr dim chain_tiles = 32;          // of one chain of roundings
-constexpr dim block_bytes = 6 << 20;     // of V and Y: they stay in the last cache
+constexpr dim chain_tiles = 32;       // of one chain of roundings
+constexpr dim block_bytes = 6 << 20;  // of V and Y: they stay in the last cache
 constexpr dim one_block_bytes = 24 << 20;
-constexpr dim own_bytes_most = 320 << 10;  // of a task's sums: they stay in L2
+constexpr dim own_bytes_most = 320 << 10;            // of a task's sums: they stay in L2
+constexpr dim most_segment = 14, least_segment = 4;  // tiles of a transform
 constexpr dim apart = 48;  // floats: points must not fall on the same sets of caches
 constexpr double of_data = 10, of_filters = 14;  // see winograd_seconds()
 
@@ -39,9 +41,9 @@ float *floats(char *p) {
 
 struct winograd_weights::memory {
     float *v, *y;
-    float *sums;  // [point or tap][panel][input channel][panel]
-    float *scratch;
-    std::atomic<bool> *finite;
+    float *sums;     // [point or tap][panel][input channel][panel]
+    float *scratch;  // of all workers
+    int *infinite;   // not zero: a result is not finite
 
     [[nodiscard]] float *of(int worker, dim each) const { return scratch + worker * each; }
 };
@@ -50,7 +52,7 @@ struct winograd_weights::memory {
 
 winograd_weights::winograd_weights(const conv::problem &p, const kernel_set &kernels,
     winograd_tile tile, std::size_t workspace_limit, int threads)
-    : p_(one_group(orient_for(p, tile))), groups_(p.groups), kernels_(kernels),
+    : p_(one_group(orient_for(p, tile))), whole_(p), groups_(p.groups), kernels_(kernels),
       winograd_(*find_winograd(kernels.set)),
       transforms_(winograd_.of[static_cast<std::size_t>(tile)]), tile_(tile), map_(p_, tile),
       ic_padded_(round_up_to(p.ic, kernels.lanes)), panels_(div_up(p.oc, panel())),
@@ -75,24 +77,41 @@ void winograd_weights::set_block(dim tiles) {
     blocks_ = div_up(map_.count, std::max<dim>(tiles, 1));
     block_ = div_up(map_.count, blocks_);
     blocks_ = div_up(map_.count, block_);
-    segment_ = std::min<dim>(block_, 14);
     v_point_ = block_ * ic_padded_ + apart;
     y_point_ = block_ * panels_ * panel() + apart;
     sum_point_ = panels_ * ic_padded_ * panel() + apart;
+    all_points_ = blocks_ == 1;
     choose_tasks();
 }
 
 void winograd_weights::choose_tasks() {
     const dim lanes = kernels_.lanes;
-    const int threads = cut_threads(p_, kernels_);
-    const dim most = in_one() ? own_bytes_most / (4 * map_.points * panel()) : 256;
-    range_ = std::clamp(most / lanes * lanes, lanes, ic_padded_);
-    const auto skew = [&] {
-        return static_cast<double>(ranges() * range_) / static_cast<double>(ic_padded_);
+    const int threads = cut_threads(whole_, kernels_);
+    const auto fair = [&](dim tasks, dim step, dim length) {
+        const double skew =
+            static_cast<double>(round_up_to(length, step)) / static_cast<double>(length);
+        return fair_share(groups_each_ * tasks, skew, threads) >= fair_enough;
     };
-    while (range_ > lanes && fair_share(product_tasks(), skew(), threads) < fair_enough)
-        range_ -= lanes;
+    const dim most = all_points_ ? own_bytes_most / (4 * map_.points * panel()) : 256;
+    range_ = std::clamp(most / lanes * lanes, lanes, ic_padded_);
+    while (range_ > lanes && !fair(product_tasks(), range_, ic_padded_)) range_ -= lanes;
+    segment_ = std::min(block_, most_segment);
+    while (segment_ > least_segment && !fair(transform_tasks(), segment_, block_)) --segment_;
     own_point_ = range_ * panel() + apart;
+}
+
+/// Groups at a time, so that they keep all threads busy together.
+void winograd_weights::choose_groups() {
+    const int threads = cut_threads(whole_, kernels_);
+    const dim most = std::clamp<dim>(one_block_bytes / (4 * group_floats()), 1, groups_);
+    while (
+        groups_each_ < most && fair_share(groups_each_ * product_tasks(), 1, threads) < fair_enough)
+        ++groups_each_;
+    groups_each_ = div_up(groups_, div_up(groups_, groups_each_));
+    choose_tasks();
+    if (fair_share(groups_each_ * product_tasks(), 1, threads) >= fair_enough) return;
+    all_points_ = false;  // few channels: points are shared out too
+    choose_tasks();
 }
 
 void winograd_weights::choose_block() {
@@ -101,24 +120,26 @@ void winograd_weights::choose_block() {
         set_block(map_.count);
     else
         set_block(round_up_to(std::max(block_bytes / each, 2 * chain_tiles), chain_tiles));
+    choose_groups();
 }
 
 dim winograd_weights::scratch_floats() const {
     const dim stage = round_up_to(winograd_stage_floats(map_, kernels_, segment_), 16);
-    return std::max(stage, in_one() ? map_.points * own_point_ : 0);
+    return std::max(stage, all_points_ ? map_.points * own_point_ : 0);
 }
 
 std::size_t winograd_weights::own_bytes(int workers) const {
     return static_cast<std::size_t>(
-        4 * (v_floats() + y_floats() + sum_floats() + workers * scratch_floats()));
+        4 * (groups_each_ * group_floats() + workers * scratch_floats()));
 }
 
 void winograd_weights::fit_workspace(int threads, std::size_t limit) {
+    while (own_bytes(1) > limit && groups_each_ > 1) --groups_each_;
     while (own_bytes(1) > limit && block_ > 1) set_block(block_ / 2);
     check_workspace("weights gradient", own_bytes(1), limit);
     const auto each = static_cast<std::size_t>(4 * scratch_floats());
-    workers_ = static_cast<int>(std::min<dim>(
-        std::max(threads, 1), static_cast<dim>((limit - own_bytes(0)) / each)));
+    workers_ = static_cast<int>(
+        std::min<dim>(std::max(threads, 1), static_cast<dim>((limit - own_bytes(0)) / each)));
 }
 
 std::size_t winograd_weights::workspace() const {
@@ -127,45 +148,65 @@ std::size_t winograd_weights::workspace() const {
 
 // --- execution ----------------------------------------------------------------------------------
 
-void winograd_weights::execute(
-    const conv::buffers &data, char *workspace, const executor &threads) const {
+conv::buffers winograd_weights::buffers_of(const conv::buffers &data, dim group) const {
     const dim size = static_cast<dim>(size_of(p_.type)),
               out_size = static_cast<dim>(size_of(p_.out_type));
-    for (dim g = 0; g < groups_; ++g) {
-        conv::buffers part = data;
-        part.src = static_cast<char *>(data.src) + size * g * p_.ic * p_.src.c;
-        part.dst = static_cast<char *>(data.dst) + size * g * p_.oc * p_.dst.c;
-        part.weights = static_cast<char *>(data.weights) + out_size * g * p_.weights.g;
-        std::atomic<bool> finite = true;
-        memory m{};
-        m.v = floats(workspace);
-        m.y = m.v + v_floats();
-        m.sums = m.y + y_floats();
-        m.scratch = m.sums + sum_floats();
-        m.finite = &finite;
-        if (!run_group(part, m, threads)) direct_.execute(part, workspace, threads);
-    }
+    conv::buffers part = data;
+    part.src = static_cast<char *>(data.src) + size * group * p_.ic * p_.src.c;
+    part.dst = static_cast<char *>(data.dst) + size * group * p_.oc * p_.dst.c;
+    part.weights = static_cast<char *>(data.weights) + out_size * group * p_.weights.g;
+    return part;
 }
 
-/// False, and nothing is written, if a result is not finite.
-bool winograd_weights::run_group(
-    const conv::buffers &data, const memory &m, const executor &threads) const {
+void winograd_weights::execute(
+    const conv::buffers &data, char *workspace, const executor &threads) const {
+    for (dim g = 0; g < groups_; g += groups_each_)
+        sum_groups(data, workspace, g, std::min(g + groups_each_, groups_), threads);
+}
+
+void winograd_weights::sum_groups(const conv::buffers &data, char *workspace, dim first, dim last,
+    const executor &threads) const {
     const executor workers = threads.limited(workers_);
+    const auto memory_of = [&](dim i) {
+        memory m{};
+        m.v = floats(workspace) + i * group_floats();
+        m.y = m.v + v_floats();
+        m.sums = m.y + y_floats();
+        m.infinite = static_cast<int *>(static_cast<void *>(m.sums + sum_floats()));
+        m.scratch = floats(workspace) + groups_each_ * group_floats();
+        return m;
+    };
+    /// Tasks of all groups.
+    const auto run = [&](dim tasks, const auto &body) {
+        for_each_task(workers, (last - first) * tasks, [&](int worker, dim index) {
+            const dim i = index / tasks;
+            body(worker, buffers_of(data, first + i), memory_of(i), index % tasks);
+        });
+    };
+    for (dim i = 0; i < last - first; ++i) *memory_of(i).infinite = 0;
     for (dim block = 0; block < blocks_; ++block) {
-        for_each_task(workers, transform_tasks(),
-            [&](int worker, dim index) { transform(data, m, block, worker, index); });
-        for_each_task(workers, product_tasks(), [&](int worker, dim index) {
-            if (in_one())
+        run(transform_tasks(), [&](int worker, const conv::buffers &part, const memory &m,
+                                   dim index) { transform(part, m, block, worker, index); });
+        run(product_tasks(), [&](int worker, const conv::buffers &, const memory &m, dim index) {
+            if (all_points_)
                 multiply_all(m, worker, index);
             else
-                multiply(m, block, worker, index);
+                multiply(m, block, index);
         });
     }
-    if (!in_one())
-        for_each_task(workers, write_tasks(), [&](int, dim index) { combine(m, index); });
-    if (!m.finite->load(std::memory_order_relaxed)) return false;
-    for_each_task(workers, write_tasks(), [&](int, dim index) { write(data, m, index); });
-    return true;
+    if (!all_points_)
+        run(write_tasks(),
+            [&](int, const conv::buffers &, const memory &m, dim index) { combine(m, index); });
+    bool finite = true;
+    for (dim i = 0; i < last - first; ++i) finite = finite && *memory_of(i).infinite == 0;
+    run(write_tasks(), [&](int, const conv::buffers &part, const memory &m, dim index) {
+        if (*m.infinite == 0) write(part, m, index);
+    });
+    if (finite) return;
+    std::vector<dim> again;  // their memory is about to be used for other things
+    for (dim i = 0; i < last - first; ++i)
+        if (*memory_of(i).infinite != 0) again.push_back(first + i);
+    for (const dim g : again) direct_.execute(buffers_of(data, g), workspace, threads);
 }
 
 /// A segment of a block, some channels of src or of dst.
@@ -206,8 +247,8 @@ void winograd_weights::transform(
 }
 
 /// C[input channel][panel] of `range` for one point, over all tiles of a block.
-void winograd_weights::product(const memory &m, dim tiles, dim point, dim index, dim range,
-    float *c, bool accumulate) const {
+void winograd_weights::product(
+    const memory &m, dim tiles, dim point, dim index, dim range, float *c, bool accumulate) const {
     const dim lanes = kernels_.lanes, rows = winograd_.gradient_rows;
     const dim first = range * range_, last = std::min(first + range_, ic_padded_);
     winograd_product_args args{};
@@ -215,14 +256,17 @@ void winograd_weights::product(const memory &m, dim tiles, dim point, dim index,
     args.last = tiles;
     args.chain = chain_tiles;
     args.accumulate = accumulate;
+    const int vectors = panel_channels(index) > lanes ? 2 : 1;
+    for (dim i = first; vectors == 1 && !accumulate && i < last; ++i)
+        std::fill_n(c + (i - first) * panel() + lanes, lanes, 0.0F);
     for (dim i = first; i < last; i += rows) {
         args.a = m.v + point * v_point_ + i / lanes * lanes * block_ + i % lanes;
         args.c = c + (i - first) * panel();
-        winograd_.gradient(args, panel_channels(index) > lanes ? 2 : 1);
+        winograd_.gradient(args, vectors);
     }
 }
 
-void winograd_weights::multiply(const memory &m, dim block, int /*worker*/, dim index) const {
+void winograd_weights::multiply(const memory &m, dim block, dim index) const {
     const dim range = index % ranges(), at = index / ranges() % panels_,
               point = index / ranges() / panels_;
     const dim tiles = std::min(block_, map_.count - block * block_);
@@ -236,13 +280,12 @@ void winograd_weights::multiply_all(const memory &m, int worker, dim index) cons
     float *own = m.of(worker, scratch_floats());
     for (dim point = 0; point < map_.points; ++point)
         product(m, map_.count, point, at, range, own + point * own_point_, false);
-    note(m, transforms_.filter_gradients(
-                {own, m.sums + (at * ic_padded_ + first) * panel(),
-                    count * panel() / kernels_.lanes, sum_point_, own_point_}));
+    note(m, transforms_.filter_gradients({own, m.sums + (at * ic_padded_ + first) * panel(),
+                count * panel() / kernels_.lanes, sum_point_, own_point_}));
 }
 
 void winograd_weights::note(const memory &m, bool finite) const {
-    if (!finite) m.finite->store(false, std::memory_order_relaxed);
+    if (!finite) std::atomic_ref(*m.infinite).store(1, std::memory_order_relaxed);
 }
 
 void winograd_weights::combine(const memory &m, dim index) const {
@@ -291,41 +334,48 @@ void winograd_weights::write(const conv::buffers &data, const memory &m, dim ind
 work_list winograd_weights::work() const {
     work_list list;
     list.macs_per_second = nominal_speed(kernels_);
-    const auto times = static_cast<double>(blocks_ * groups_);
+    const dim batches = div_up(groups_, groups_each_);
+    const auto times = static_cast<double>(blocks_ * batches);
     const auto points = static_cast<double>(map_.points),
                size = static_cast<double>(size_of(p_.type)),
                area = static_cast<double>(map_.rows * map_.columns);
-    list.stages.push_back({"tiles", transform_tasks(), workers_, [=, this](dim index, dim) {
-        const dim part = index / segments(), segment = index % segments();
-        const bool src = part < src_chunks();
-        const dim channel = (src ? part : part - src_chunks()) * chunk_;
-        const auto elements =
-            times * static_cast<double>(std::min(chunk_, (src ? p_.ic : p_.oc) - channel)
-                                        * (std::min(block_, (segment + 1) * segment_)
-                                            - segment * segment_));
-        return task_cost{of_data * points * elements, size * area * elements, 0};
-    }});
-    list.stages.push_back({"products", product_tasks(), workers_, [=, this](dim index, dim) {
-        const dim first = index % ranges() * range_;
-        const auto sums = static_cast<double>(std::min(range_, ic_padded_ - first) * panel());
-        const double all = in_one() ? points : 1;
-        return task_cost{times * all * sums * static_cast<double>(block_)
-                + (in_one() ? of_filters * points * sums : 0), 0, 0};
-    }});
-    list.stages.push_back({"gradient", write_tasks(), workers_, [=, this](dim, dim) {
-        const auto sums =
-            static_cast<double>(groups_ * std::min(write_rows_, p_.ic) * panel());
-        return task_cost{in_one() ? 0 : of_filters * points * sums, 0,
-            9 * sums * static_cast<double>(size_of(p_.out_type))};
-    }});
+    list.stages.push_back(
+        {"tiles", groups_each_ * transform_tasks(), workers_, [=, this](dim index, dim) {
+             index %= transform_tasks();
+             const dim part = index / segments(), segment = index % segments();
+             const bool src = part < src_chunks();
+             const dim channel = (src ? part : part - src_chunks()) * chunk_;
+             const auto elements =
+                 times
+                 * static_cast<double>(
+                     std::min(chunk_, (src ? p_.ic : p_.oc) - channel)
+                     * (std::min(block_, (segment + 1) * segment_) - segment * segment_));
+             return task_cost{of_data * points * elements, size * area * elements, 0};
+         }});
+    list.stages.push_back({"products", groups_each_ * product_tasks(), workers_,
+        [=, this](dim index, dim) {
+            const dim first = index % ranges() * range_;
+            const auto sums = static_cast<double>(std::min(range_, ic_padded_ - first) * panel());
+            const double all = all_points_ ? points : 1;
+            return task_cost{
+                times * all * sums * static_cast<double>(block_)
+                    + (all_points_ ? static_cast<double>(batches) * of_filters * points * sums : 0),
+                0, 0};
+        }});
+    list.stages.push_back({"gradient", groups_each_ * write_tasks(), workers_, [=, this](dim, dim) {
+                               const auto sums = static_cast<double>(
+                                   batches * std::min(write_rows_, p_.ic) * panel());
+                               return task_cost{all_points_ ? 0 : of_filters * points * sums, 0,
+                                   9 * sums * static_cast<double>(size_of(p_.out_type))};
+                           }});
     return list;
 }
 
 std::string winograd_weights::describe() const {
     const auto n = [](dim v) { return std::to_string(v); };
-    return "tiles " + n(map_.rows) + "x" + n(map_.columns) + " of " + n(map_.points)
-           + " points, " + n(block_) + " of " + n(map_.count) + " tiles at a time, products of "
-           + n(range_) + " to " + n(panel()) + " channels, tasks " + n(product_tasks());
+    return "tiles " + n(map_.rows) + "x" + n(map_.columns) + " of " + n(map_.points) + " points, "
+           + n(block_) + " of " + n(map_.count) + " tiles at a time, products of " + n(range_)
+           + " to " + n(panel()) + " channels, tasks " + n(product_tasks());
 }
 
 }  // namespace convgrad::cpu

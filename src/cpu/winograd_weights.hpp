@@ -15,8 +15,8 @@ namespace convgrad::cpu {
 
 class winograd_weights {
 public:
-    /// `kernels` of format fma. A `workspace_limit` is met by smaller blocks and fewer workers where
-    /// possible; see workspace().
+    /// `kernels` of format fma. A `workspace_limit` is met by smaller blocks and fewer workers
+    /// where possible; see workspace().
     winograd_weights(const conv::problem &p, const kernel_set &kernels, winograd_tile tile,
         int threads, std::size_t workspace_limit);
     /// The smallest limit that can be met.
@@ -29,7 +29,7 @@ public:
     void execute(const conv::buffers &data, char *workspace, const executor &threads) const;
 
 private:
-    /// Memory of one execution.
+    /// Memory of one group, and of all workers.
     struct memory;
 
     /// Without a choice of blocks; what tiled sums need is within `workspace_limit`.
@@ -38,8 +38,8 @@ private:
     void set_block(dim tiles);
     void choose_block();
     void choose_tasks();
+    void choose_groups();
     void fit_workspace(int threads, std::size_t limit);
-    [[nodiscard]] bool in_one() const { return blocks_ == 1; }
     [[nodiscard]] dim panel() const { return 2 * dim{kernels_.lanes}; }
     [[nodiscard]] dim panel_channels(dim index) const {
         return std::min(panel(), p_.oc - index * panel());
@@ -48,27 +48,29 @@ private:
     [[nodiscard]] dim segments() const { return div_up(block_, segment_); }
     [[nodiscard]] dim src_chunks() const { return div_up(p_.ic, chunk_); }
     [[nodiscard]] dim dst_chunks() const { return div_up(p_.oc, chunk_); }
-    [[nodiscard]] dim transform_tasks() const {
+    [[nodiscard]] dim transform_tasks() const {  // of one group
         return segments() * (src_chunks() + dst_chunks());
     }
     [[nodiscard]] dim ranges() const { return div_up(ic_padded_, range_); }
     [[nodiscard]] dim product_tasks() const {
-        return (in_one() ? 1 : map_.points) * panels_ * ranges();
+        return (all_points_ ? 1 : map_.points) * panels_ * ranges();
     }
     [[nodiscard]] dim write_tasks() const { return panels_ * div_up(p_.ic, write_rows_); }
 
     // Floats.
     [[nodiscard]] dim v_floats() const { return map_.points * v_point_; }
     [[nodiscard]] dim y_floats() const { return map_.points * y_point_; }
-    [[nodiscard]] dim sum_floats() const { return (in_one() ? 9 : map_.points) * sum_point_; }
+    [[nodiscard]] dim sum_floats() const { return (all_points_ ? 9 : map_.points) * sum_point_; }
+    [[nodiscard]] dim group_floats() const { return v_floats() + y_floats() + sum_floats() + 16; }
     [[nodiscard]] dim scratch_floats() const;
     [[nodiscard]] std::size_t own_bytes(int workers) const;
 
-    [[nodiscard]] bool run_group(
-        const conv::buffers &data, const memory &m, const executor &threads) const;
-    void transform(const conv::buffers &data, const memory &m, dim block, int worker,
-        dim index) const;
-    void multiply(const memory &m, dim block, int worker, dim index) const;
+    [[nodiscard]] conv::buffers buffers_of(const conv::buffers &data, dim group) const;
+    void sum_groups(const conv::buffers &data, char *workspace, dim first, dim last,
+        const executor &threads) const;
+    void transform(
+        const conv::buffers &data, const memory &m, dim block, int worker, dim index) const;
+    void multiply(const memory &m, dim block, dim index) const;
     void multiply_all(const memory &m, int worker, dim index) const;
     void product(const memory &m, dim tiles, dim point, dim index, dim range, float *c,
         bool accumulate) const;
@@ -78,6 +80,7 @@ private:
     void write(const conv::buffers &data, const memory &m, dim index) const;
 
     conv::problem p_;  // of one group
+    conv::problem whole_;
     dim groups_;
     const kernel_set &kernels_;
     const winograd_kernels &winograd_;
@@ -85,10 +88,12 @@ private:
     winograd_tile tile_;
     winograd_map map_;
     dim ic_padded_, panels_;
-    dim chunk_;              // channels of a transform
-    dim segment_ = 1;        // tiles of a transform
+    dim chunk_;        // channels of a transform
+    dim segment_ = 1;  // tiles of a transform
     dim block_ = 1, blocks_ = 1;
-    dim range_ = 1;          // input channels of a product
+    dim range_ = 1;            // input channels of a product
+    dim groups_each_ = 1;      // at a time
+    bool all_points_ = false;  // a product is of all points, and combines them at once
     dim write_rows_ = 16;
     dim v_point_ = 0, y_point_ = 0, sum_point_ = 0, own_point_ = 0;
     int workers_ = 1;

@@ -65,14 +65,15 @@ std::vector<layer> layers_of(family f) {
 
 /// Algorithms run any layer when asked to; here they run those they are made for.
 bool belongs(family f, std::string_view algorithm) {
-    const bool narrow = algorithm.starts_with("narrow."), tiled = algorithm.starts_with("tiled.");
+    const bool narrow = algorithm.starts_with("narrow."), tiled = algorithm.starts_with("tiled."),
+               winograd = algorithm.starts_with("winograd");
     switch (f) {
     case family::dense:
         return !narrow;
     case family::narrow:
-        return !tiled;
+        return !tiled && !winograd;
     case family::depthwise:
-        return !narrow && !tiled;
+        return !narrow && !tiled && !winograd;
     }
     return true;
 }

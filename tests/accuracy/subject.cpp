@@ -92,6 +92,8 @@ double draw(const problem &p, flavour f, role r, bool first, const std::array<di
     }
     case flavour::subnormal:
         return draw_subnormal(p, r, first, seed, random);
+    case flavour::rectified:
+        return first ? std::max(0.0, signed_unit(random)) : signed_unit(random);
     default:
         return signed_unit(random);
     }
@@ -122,7 +124,7 @@ void sprinkle_specials(test::workbench &bench, rng &random) {
 
 std::string_view to_string(flavour f) {
     constexpr std::string_view names[] = {
-        "random", "positive", "scaled", "cancelling", "subnormal", "special"};
+        "random", "positive", "scaled", "cancelling", "subnormal", "special", "rectified"};
     return names[static_cast<std::size_t>(f)];
 }
 
@@ -130,10 +132,16 @@ double errors::rms() const {
     return elements > 0 ? std::sqrt(squares / static_cast<double>(elements)) : 0;
 }
 
+double errors::rms_error() const {
+    return elements > 0 ? std::sqrt(energy / static_cast<double>(elements)) : 0;
+}
+
 void errors::merge(const errors &other) {
     sum = std::max(sum, other.sum);
     ulp = std::max(ulp, other.ulp);
     squares += other.squares;
+    norm = std::max(norm, other.norm);
+    energy += other.energy;
     elements += other.elements;
     unlike += other.unlike;
 }
@@ -174,6 +182,7 @@ void subject::evaluate() {
         });
     }
     const role out = output_of(problem_);
+    std::vector<float> sums;
     test::for_each_element(extents_of(problem_, out), [&](const auto &at, dim offset) {
         double sum = 0, magnitude = 0;
         float plain = 0;
@@ -186,8 +195,11 @@ void subject::evaluate() {
             plain = std::fma(a, b, plain);
         });
         exact_.push_back({offset, sum, magnitude});
-        add_error(plain_, exact_.back(), round_to(problem_.out_type, plain));
+        sums.push_back(plain);
+        if (std::isfinite(magnitude)) largest_ = std::max(largest_, magnitude);
     });
+    for (std::size_t i = 0; i < sums.size(); ++i)
+        add_error(plain_, exact_[i], round_to(problem_.out_type, sums[i]));
 }
 
 void subject::add_error(errors &e, const element &expected, double got) const {
@@ -207,6 +219,8 @@ void subject::add_error(errors &e, const element &expected, double got) const {
     e.sum = std::max(e.sum, sum);
     e.ulp = std::max(e.ulp, error / ulp);
     e.squares += sum * sum;
+    e.norm = std::max(e.norm, std::max(0.0, error - own) / std::max(unit * largest_, 0x1p-149));
+    e.energy += error * error;
     ++e.elements;
 }
 

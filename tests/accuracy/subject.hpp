@@ -26,6 +26,7 @@ enum class flavour : std::uint8_t {
     cancelling,  // neighbouring terms have opposite signs and nearly the same magnitude
     subnormal,   // operands, products or sums below the smallest normal number
     special,     // random, with NaN, infinities, signed zeros and the type's largest number
+    rectified,   // the first operand max(0, random): what follows a ReLU
 };
 inline constexpr flavour all_flavours[] = {flavour::random, flavour::positive, flavour::scaled,
     flavour::cancelling, flavour::subnormal, flavour::special};
@@ -34,9 +35,12 @@ std::string_view to_string(flavour f);
 struct errors {
     double sum = 0, ulp = 0;  // the largest ones
     double squares = 0;       // of `sum`
+    double norm = 0;          // the largest error in u · the largest Σ|terms| of the problem
+    double energy = 0;        // sum of all errors' squares, in no unit
     dim elements = 0;         // with a finite exact value
     dim unlike = 0;           // NaN, infinities or zeros' place not as in the plain sum
     [[nodiscard]] double rms() const;
+    [[nodiscard]] double rms_error() const;  // in no unit
     void merge(const errors &other);
 };
 
@@ -69,6 +73,7 @@ private:
     flavour flavour_;
     test::workbench bench_;
     std::vector<element> exact_;
+    double largest_ = 0;  // Σ|terms| of a finite element
     errors plain_;
 };
 

@@ -13,6 +13,7 @@
 
 #include "fuzz/input.hpp"
 #include "support/pools.hpp"
+#include "support/winograd_bound.hpp"
 #include "support/workbench.hpp"
 
 namespace convgrad::fuzz {
@@ -194,9 +195,10 @@ private:
         const bool loses = p.math == math_mode::fast && p.type == data_type::f32;
         const test::leniency allowed = {.product_error = loses ? 0x1p-14 : 0,
             .overflow = kind == values::wide || p.type == data_type::f16};
-        const std::string difference = kind == values::integers && !loses
-                                           ? bench_.compare_exact()
-                                           : bench_.compare_bounded(allowed);
+        const bool exact = kind == values::integers && !loses && !test::winograd_tile_of(algorithm);
+        const std::string difference =
+            exact ? bench_.compare_exact()
+                  : bench_.compare_bounded(test::leniency_of(bench_, algorithm, allowed));
         if (!difference.empty()) report(set, algorithm, difference);
     }
 

@@ -4,21 +4,28 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
+#include <string>
+#include <string_view>
 
 #include "cpu/kernels/winograd.hpp"
 #include "support/workbench.hpp"
 
 namespace convgrad::test {
 
-/// For the points 0, ±p…, ∞ of an axis with m results: max over results (or taps) of
-/// Σ_points |Aᵀ| · ‖G‖ · ‖Bᵀ‖, rows by their sums of magnitudes. (F(2, 3): 6; F(4, 3): 73.)
-inline double winograd_growth(int m) { return m == 2 ? 6 : 75; }
+/// How rounding errors at the points of an axis with m results grow on their way into a result, by
+/// root mean square: the largest of √Σ_points Aᵀ² · ‖G‖² · ‖Bᵀ‖² (rows by their Euclidean norms),
+/// and of the same with G and A changing places, which the gradient of the filter has.
+inline double winograd_growth(int m) {
+    return m == 2 ? 2.24 : 5.13;
+}
 
-/// What compare_bounded() lets pass: each of `terms` + 40 roundings (transforms included) may cost
-/// 2^-24 of the largest sum that the points can hold.
+/// What compare_bounded() lets pass: six standard deviations of the error of a sum over points
+/// whose operands are as large as the largest, rounded a few times on the way (twice, by root mean
+/// square).
 inline leniency winograd_leniency(const workbench &bench, cpu::winograd_tile tile) {
     const conv::problem &p = bench.problem();
-    double largest[2] = {}, positions = 0;
+    double largest[2] = {};
     int found = 0;
     for (const role r : {role::src, role::weights, role::dst}) {
         if (r == output_of(p)) continue;
@@ -29,15 +36,37 @@ inline leniency winograd_leniency(const workbench &bench, cpu::winograd_tile til
         ++found;
     }
     const bool weights = p.what == conv::pass::backward_weights;
-    positions = static_cast<double>(p.mb * (p.x[1].dst + 4) * (p.x[2].dst + 4));
+    const double positions = static_cast<double>(p.mb * (p.x[1].dst + 4) * (p.x[2].dst + 4));
     const double channels = static_cast<double>(p.what == conv::pass::forward ? p.ic : p.oc);
     const double terms = weights ? positions : channels;
-    const double growth = winograd_growth(cpu::winograd_rows(tile))
-                          * winograd_growth(cpu::winograd_columns(tile));
+    const double growth =
+        winograd_growth(cpu::winograd_rows(tile)) * winograd_growth(cpu::winograd_columns(tile));
     leniency allowed;
-    allowed.absolute =
-        0x1p-24 * (std::sqrt(terms) + 10) * growth * terms * largest[0] * largest[1];
+    allowed.absolute = 0x1p-24 * 12 * growth * std::sqrt(terms) * largest[0] * largest[1];
     return allowed;
+}
+
+/// The tile of an algorithm's name, e.g. "winograd4x2.fma".
+inline std::optional<cpu::winograd_tile> winograd_tile_of(std::string_view algorithm) {
+    for (const cpu::winograd_tile t : cpu::all_winograd_tiles)
+        if (algorithm.starts_with("winograd" + std::to_string(cpu::winograd_rows(t)) + "x"
+                                  + std::to_string(cpu::winograd_columns(t))))
+            return t;
+    return std::nullopt;
+}
+
+/// `allowed`, and for Winograd's algorithm what it needs.
+inline leniency leniency_of(
+    const workbench &bench, std::string_view algorithm, leniency allowed = {}) {
+    if (const auto tile = winograd_tile_of(algorithm))
+        allowed.absolute = winograd_leniency(bench, *tile).absolute;
+    return allowed;
+}
+
+/// Whether sums of small integers come out exactly: the points of larger tiles are fractions.
+inline bool exact_on_integers(std::string_view algorithm) {
+    return winograd_tile_of(algorithm).value_or(cpu::winograd_tile::f2x2)
+           == cpu::winograd_tile::f2x2;
 }
 
 }  // namespace convgrad::test

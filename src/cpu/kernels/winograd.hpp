@@ -1,7 +1,7 @@
 // What the Winograd drivers hand to their kernels; see docs/winograd.md.
 //
-// A tile of m × n results of a 3×3 filter is computed from (m + 2) × (n + 2) points. Along one axis,
-// with B, G and A the matrices of its points:
+// A tile of m × n results of a 3×3 filter is computed from (m + 2) × (n + 2) points. Along one
+// axis, with B, G and A the matrices of its points:
 //
 //     result = Aᵀ [ (G · filter) ⊙ (Bᵀ · input) ]        gradient = Gᵀ [ (Bᵀ · input) ⊙ (A · dst) ]
 //
@@ -20,8 +20,12 @@ enum class winograd_tile : std::uint8_t { f2x2, f4x2, f4x4 };
 inline constexpr winograd_tile all_winograd_tiles[] = {
     winograd_tile::f2x2, winograd_tile::f4x2, winograd_tile::f4x4};
 
-inline constexpr int winograd_rows(winograd_tile t) { return t == winograd_tile::f2x2 ? 2 : 4; }
-inline constexpr int winograd_columns(winograd_tile t) { return t == winograd_tile::f4x4 ? 4 : 2; }
+inline constexpr int winograd_rows(winograd_tile t) {
+    return t == winograd_tile::f2x2 ? 2 : 4;
+}
+inline constexpr int winograd_columns(winograd_tile t) {
+    return t == winograd_tile::f4x4 ? 4 : 2;
+}
 inline constexpr int winograd_points(winograd_tile t) {
     return (winograd_rows(t) + 2) * (winograd_columns(t) + 2);
 }
@@ -39,8 +43,8 @@ struct winograd_tile_args {
     dim slot, slot_vector;  // from tile to tile and from vector to vector, on the points' side
 };
 
-/// Filters to points and back: `vectors` vectors that follow each other, of each of nine taps and of
-/// each point.
+/// Filters to points and back: `vectors` vectors that follow each other, of each of nine taps and
+/// of each point.
 struct winograd_filter_args {
     const float *in;
     float *out;
@@ -55,9 +59,9 @@ struct winograd_product_args {
     const float *a;
     const float *b;
     float *c;
-    dim a_run;      // floats from run to run of A
-    dim runs;       // of `lanes` steps each; the gradient has one run of `last` steps
-    dim last;       // steps of the last run
+    dim a_run;  // floats from run to run of A
+    dim runs;   // of `lanes` steps each; the gradient has one run of `last` steps
+    dim last;   // steps of the last run
     dim chain;
     bool accumulate;
     const float *next;  // as much of B as this product reads, needed soon

@@ -139,7 +139,9 @@ template <const auto &E, int P, int Odd, int J>
         return sum;
     } else {
         constexpr bool mine = J != start && (Odd < 0 || J % 2 == Odd);
-        if constexpr (mine) sum = plus(sum, [] { return E.of[P][J] / scale; }, in[J]);
+        if constexpr (mine)
+            sum = plus(
+                sum, [] { return E.of[P][J] / scale; }, in[J]);
         return add_columns<E, P, Odd, J + 1>(sum, in);
     }
 }
@@ -148,8 +150,7 @@ template <const auto &E, int P, int Odd>
 [[gnu::always_inline]] inline V::vec row_sum(const V::vec *in) {
     constexpr double scale = Odd == 1 ? odd_scale<E, P>() : 1;
     constexpr int start = first_column<E, P, Odd>(scale);
-    return add_columns<E, P, Odd, 0>(
-        times([] { return E.of[P][start] / scale; }, in[start]), in);
+    return add_columns<E, P, Odd, 0>(times([] { return E.of[P][start] / scale; }, in[start]), in);
 }
 
 /// Points G of an axis: 0 and infinity (G = 0), or ±p_G.
@@ -162,11 +163,13 @@ template <const auto &E, int G>
         constexpr int p = 2 * G - 1;
         constexpr double scale = odd_scale<E, p>();
         const V::vec even = row_sum<E, p, 0>(in), odd = row_sum<E, p, 1>(in);
-        low = plus(even, [] { return scale; }, odd);
+        low = plus(
+            even, [] { return scale; }, odd);
         if constexpr (scale == 1)
             high = even - odd;
         else
-            high = plus(even, [] { return -scale; }, odd);
+            high = plus(
+                even, [] { return -scale; }, odd);
     }
 }
 
@@ -190,7 +193,8 @@ template <const auto &E, int K, int I>
     if constexpr (2 * I + 2 == E.points) {
         return sum;
     } else {
-        sum = plus(sum, [] { return E.of[1 + 2 * I][K]; }, K % 2 == 0 ? even[I] : odd[I]);
+        sum = plus(
+            sum, [] { return E.of[1 + 2 * I][K]; }, K % 2 == 0 ? even[I] : odd[I]);
         return add_pairs<E, K, I + 1>(sum, even, odd);
     }
 }

@@ -128,7 +128,8 @@ bool combine_filters(const winograd_filter_args &p) {
         for (int c = 0; c < C.points; ++c) {
             V::vec of[R.points], made[3];
 #pragma GCC unroll 8
-            for (int r = 0; r < R.points; ++r) of[r] = V::load_acc(in + (r * C.points + c) * p.point);
+            for (int r = 0; r < R.points; ++r)
+                of[r] = V::load_acc(in + (r * C.points + c) * p.point);
             combine<R>(of, made);
 #pragma GCC unroll 4
             for (int r = 0; r < 3; ++r) half[r][c] = made[r];

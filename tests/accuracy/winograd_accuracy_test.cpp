@@ -1,0 +1,70 @@
+// Where the default math mode allows a Winograd tile, its error is no larger than that of a plain
+// f32 sum: by root mean square, on data of one scale, with and without a ReLU before it.
+#include <cstdio>
+#include <cstdlib>
+
+#include <gtest/gtest.h>
+
+#include "accuracy/problems.hpp"
+#include "cpu/winograd.hpp"
+
+namespace convgrad::accuracy {
+namespace {
+
+using conv::pass;
+using conv::problem;
+
+constexpr std::string_view names[] = {"winograd2x2.fma", "winograd4x2.fma", "winograd4x4.fma"};
+
+problem layer(pass what, dim ic, dim oc, dim mb, dim side) {
+    problem p;
+    p.what = what;
+    p.mb = mb;
+    p.ic = ic;
+    p.oc = oc;
+    p.x[1] = p.x[2] = test::make_axis(side, 3, 1, 1, 1, 1);
+    test::set_layouts(p, test::data_layout::nxc, test::weights_layout::xio, test::data_layout::nxc);
+    return p;
+}
+
+/// Error of a tile in terms of the plain sum's.
+double factor(const problem &p, std::size_t tile, isa set, flavour f) {
+    subject s(p, f, 1);
+    const errors e = s.run({.max_isa = set, .only_algorithm = names[tile]}, math_mode::accurate);
+    return e.rms_error() / s.plain().rms_error();
+}
+
+void check(const problem &p, const char *what, dim length) {
+    for (const flavour f : {flavour::random, flavour::rectified, flavour::positive})
+        for (std::size_t t = 0; t < 3; ++t)
+            for (const isa set : {isa::portable, isa::avx2, isa::avx512}) {
+                if (set > test::usable_isas().back()) continue;
+                if (set != isa::avx512 && length > 512) continue;
+                const double found = factor(p, t, set, f);
+                if (std::getenv("WINOGRAD_TABLE") != nullptr)
+                    std::printf("%s\t%s\t%ld\t%s\t%s\t%.2f\n", what, std::string(names[t]).c_str(),
+                        static_cast<long>(length), std::string(to_string(f)).c_str(),
+                        std::string(convgrad::to_string(set)).c_str(), found);
+                if (!cpu::winograd_is_accurate(p, static_cast<cpu::winograd_tile>(t))) continue;
+                EXPECT_LE(found, 1) << what << ' ' << names[t] << ' ' << length << ' '
+                                    << to_string(f) << ' ' << convgrad::to_string(set);
+            }
+}
+
+TEST(winograd_accuracy, forward_no_larger_than_the_plain_sum) {
+    for (const dim channels : {16, 32, 64, 96, 128, 256, 384, 512})
+        check(layer(pass::forward, channels, 16, 1, 12), "forward", channels);
+}
+
+TEST(winograd_accuracy, data_gradient_no_larger_than_the_plain_sum) {
+    for (const dim channels : {16, 32, 64, 96, 128, 256, 384})
+        check(layer(pass::backward_data, 16, channels, 1, 12), "data gradient", channels);
+}
+
+TEST(winograd_accuracy, weights_gradient_no_larger_than_the_plain_sum) {
+    for (const dim side : {4, 7, 10, 14, 16, 23, 28, 32, 46, 64})
+        check(layer(pass::backward_weights, 16, 16, 1, side), "weights gradient", side * side);
+}
+
+}  // namespace
+}  // namespace convgrad::accuracy
