@@ -57,7 +57,8 @@ winograd_weights::winograd_weights(const conv::problem &p, const kernel_set &ker
       transforms_(winograd_.of[static_cast<std::size_t>(tile)]), tile_(tile), map_(p_, tile),
       ic_padded_(round_up_to(p.ic, kernels.lanes)), panels_(div_up(p.oc, panel())),
       chunk_(std::min<dim>(64, std::max(ic_padded_, panels_ * panel()))),
-      direct_(p_, kernels, nullptr, threads, workspace_limit) {}
+      taps_inside_(taps_side_by_side(p_)), direct_(p_, kernels, nullptr, threads, workspace_limit) {
+}
 
 winograd_weights::winograd_weights(const conv::problem &p, const kernel_set &kernels,
     winograd_tile tile, int threads, std::size_t workspace_limit)
@@ -125,7 +126,8 @@ void winograd_weights::choose_block() {
 
 dim winograd_weights::scratch_floats() const {
     const dim stage = round_up_to(winograd_stage_floats(map_, kernels_, segment_), 16);
-    return std::max(stage, all_points_ ? map_.points * own_point_ : 0);
+    return std::max({stage, all_points_ ? map_.points * own_point_ : 0,
+        taps_inside_ ? 9 * write_rows_ * panel() : 0});
 }
 
 std::size_t winograd_weights::own_bytes(int workers) const {
@@ -199,8 +201,8 @@ void winograd_weights::sum_groups(const conv::buffers &data, char *workspace, di
             [&](int, const conv::buffers &, const memory &m, dim index) { combine(m, index); });
     bool finite = true;
     for (dim i = 0; i < last - first; ++i) finite = finite && *memory_of(i).infinite == 0;
-    run(write_tasks(), [&](int, const conv::buffers &part, const memory &m, dim index) {
-        if (*m.infinite == 0) write(part, m, index);
+    run(write_tasks(), [&](int worker, const conv::buffers &part, const memory &m, dim index) {
+        if (*m.infinite == 0) write(part, m, worker, index);
     });
     if (finite) return;
     std::vector<dim> again;  // their memory is about to be used for other things
@@ -307,28 +309,50 @@ bool winograd_weights::meets(dim tap) const {
     return true;
 }
 
-void winograd_weights::write(const conv::buffers &data, const memory &m, dim index) const {
+void winograd_weights::write(
+    const conv::buffers &data, const memory &m, int worker, dim index) const {
     const dim at = index % panels_, first = index / panels_ * write_rows_;
     const dim size = static_cast<dim>(size_of(p_.out_type));
+    const dim rows = std::min(write_rows_, p_.ic - first);
+    float *sums = m.sums + (at * ic_padded_ + first) * panel();
+    for (dim tap = 0; tap < 9; ++tap)
+        if (!meets(tap)) std::fill_n(sums + tap * sum_point_, rows * panel(), 0.0F);
     store_args args{};
+    args.type = p_.out_type;
+    args.accumulate = p_.accumulate;
+    args.out = static_cast<char *>(data.weights)
+               + size * (at * panel() * p_.weights.o + first * p_.weights.i);
+    if (taps_inside_) return write_filters(sums, rows, at, m.of(worker, scratch_floats()), args);
     args.c_cs = 1;
     args.c_xs = panel();
     args.channels = panel_channels(at);
-    args.count = std::min(write_rows_, p_.ic - first);
-    args.type = p_.out_type;
+    args.count = rows;
     args.cs = p_.weights.o;
     args.xs = p_.weights.i;
-    args.accumulate = p_.accumulate;
+    auto *out = static_cast<char *>(args.out);
     for (dim tap = 0; tap < 9; ++tap) {
-        float *sums = m.sums + tap * sum_point_ + (at * ic_padded_ + first) * panel();
-        if (!meets(tap)) std::fill_n(sums, args.count * panel(), 0.0F);
-        args.c = sums;
-        args.out = static_cast<char *>(data.weights)
-                   + size
-                         * (at * panel() * p_.weights.o + first * p_.weights.i
-                             + tap / 3 * p_.weights.k[1] + tap % 3 * p_.weights.k[2]);
+        args.c = sums + tap * sum_point_;
+        args.out = out + size * (tap / 3 * p_.weights.k[1] + tap % 3 * p_.weights.k[2]);
         kernels_.store(args);
     }
+}
+
+/// Whole filters, whose taps lie side by side, and as many as follow each other.
+void winograd_weights::write_filters(
+    const float *sums, dim rows, dim at, float *stage, store_args &args) const {
+    const bool inputs_inside = p_.weights.i == 9;
+    const dim channels = panel_channels(at), inside = inputs_inside ? rows : channels;
+    for (dim i = 0; i < rows; ++i)
+        kernels_.transpose({bytes_at(sums + i * panel()), 4 * sum_point_, 9, channels, 4,
+            static_cast<char *>(static_cast<void *>(stage + i * 9 * (inputs_inside ? 1 : inside))),
+            4 * 9 * (inputs_inside ? inside : 1)});
+    args.c = stage;
+    args.c_cs = 9 * inside;
+    args.c_xs = args.xs = 1;
+    args.channels = inputs_inside ? channels : rows;
+    args.count = 9 * inside;
+    args.cs = inputs_inside ? p_.weights.o : p_.weights.i;
+    kernels_.store(args);
 }
 
 work_list winograd_weights::work() const {

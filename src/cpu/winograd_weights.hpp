@@ -7,6 +7,7 @@
 #include "cpu/kernels/kernels.hpp"
 #include "cpu/kernels/winograd.hpp"
 #include "cpu/parallel.hpp"
+#include "cpu/phases.hpp"
 #include "cpu/tiled_weights.hpp"
 #include "cpu/winograd.hpp"
 #include "cpu/work_cut.hpp"
@@ -77,7 +78,8 @@ private:
     void note(const memory &m, bool finite) const;
     void combine(const memory &m, dim index) const;
     [[nodiscard]] bool meets(dim tap) const;
-    void write(const conv::buffers &data, const memory &m, dim index) const;
+    void write(const conv::buffers &data, const memory &m, int worker, dim index) const;
+    void write_filters(const float *sums, dim rows, dim at, float *stage, store_args &args) const;
 
     conv::problem p_;  // of one group
     conv::problem whole_;
@@ -97,6 +99,7 @@ private:
     dim write_rows_ = 16;
     dim v_point_ = 0, y_point_ = 0, sum_point_ = 0, own_point_ = 0;
     int workers_ = 1;
+    bool taps_inside_;      // the taps of a filter lie side by side
     tiled_weights direct_;  // where a value is not finite
 };
 
