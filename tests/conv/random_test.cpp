@@ -50,9 +50,8 @@ void check_random(fill how, std::uint64_t first, std::uint64_t count, double max
         bench.run_reference();
         run_everywhere(bench, affordable_isas(seed, 4), [&](isa set, std::string_view algorithm) {
             const std::string difference =
-                how == fill::integers && exact_on_integers(algorithm)
-                    ? bench.compare_exact()
-                    : bench.compare_bounded(leniency_of(bench, algorithm));
+                how == fill::integers ? compare_integers(bench, algorithm)
+                                      : bench.compare_bounded(leniency_of(bench, algorithm));
             EXPECT_EQ(difference, "") << to_string(set) << ' ' << algorithm << " seed " << seed;
             return difference.empty();
         });

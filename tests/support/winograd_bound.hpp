@@ -69,4 +69,10 @@ inline bool exact_on_integers(std::string_view algorithm) {
            == cpu::winograd_tile::f2x2;
 }
 
+/// After a run on integers: bit for bit, or (larger tiles) within the bound.
+inline std::string compare_integers(const workbench &bench, std::string_view algorithm) {
+    if (exact_on_integers(algorithm)) return bench.compare_exact();
+    return bench.compare_bounded(leniency_of(bench, algorithm));
+}
+
 }  // namespace convgrad::test
