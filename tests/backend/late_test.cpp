@@ -17,9 +17,7 @@ public:
     explicit twin(buffer host) : host_(std::move(host)), device_(bytes()) {
         device_.copy_in(host_.values().data(), bytes());
     }
-    [[nodiscard]] tensor view() const {
-        return {device_.data(), data_type::f32, host_.shape()};
-    }
+    [[nodiscard]] tensor view() const { return {device_.data(), data_type::f32, host_.shape()}; }
     [[nodiscard]] std::vector<float> values() const {
         std::vector<float> copy(host_.values().size());
         device_.copy_out(copy.data(), bytes());
@@ -112,8 +110,8 @@ TEST(late_engine, memory_of_the_host_is_refused_by_name_before_anything_is_queue
     const late_layer l;
     const engine on = late_engine();
     const stream queue(on);
-    expect_error(invalid_argument, {"input 1 (weights)", "late device 0", "memory of the host"},
-        [&] {
+    expect_error(
+        invalid_argument, {"input 1 (weights)", "late device 0", "memory of the host"}, [&] {
             convolution(l.src.view(), l.host.weights.view(), {}, l.dst.view(), l.host.attrs,
                 {.queue = &queue});
         });
@@ -129,8 +127,8 @@ TEST(late_engine, shape_inputs_are_read_during_the_call) {
         {f32(3)}, l.host.attrs, {.on = &on});
     std::vector<std::int32_t> shape = {2, 5, 5, 3};
     const stream queue(on);
-    ready.execute(queue, {l.diff_dst.view(), l.weights.view(), {shape.data(), {4}}},
-        {l.diff_src.view()});
+    ready.execute(
+        queue, {l.diff_dst.view(), l.weights.view(), {shape.data(), {4}}}, {l.diff_src.view()});
     shape.assign(4, -1);
     queue.wait();
     EXPECT_EQ(l.diff_src.values(), l.host.diff_src());
@@ -140,9 +138,8 @@ TEST(late_engine, plans_run_on_their_own_device_only) {
     const late_layer l;
     const engine first = late_engine(0), second = late_engine(1);
     const auto compiled_for = [&](const engine &on) {
-        return compile(op_kind::convolution,
-            {l.host.src.described(0), l.host.weights.described(1)}, {f32(2, {2, 5, 5, 4})},
-            l.host.attrs, {.on = &on});
+        return compile(op_kind::convolution, {l.host.src.described(0), l.host.weights.described(1)},
+            {f32(2, {2, 5, 5, 4})}, l.host.attrs, {.on = &on});
     };
     const auto run = [&](const compiled_partition &ready, const engine &on) {
         ready.execute(stream(on), {l.src.view(), l.weights.view()}, {l.dst.view()});
@@ -161,8 +158,7 @@ TEST(late_engine, a_failure_stays_and_is_told_to_all_who_ask) {
     const engine on = late_engine();
     const stream queue(on), healthy(on);
     const auto call = [&](const stream &s) {
-        convolution(
-            l.src.view(), l.weights.view(), {}, l.dst.view(), l.host.attrs, {.queue = &s});
+        convolution(l.src.view(), l.weights.view(), {}, l.dst.view(), l.host.attrs, {.queue = &s});
     };
     lane_of(queue).fail_next();
     call(queue);
@@ -178,9 +174,9 @@ TEST(late_engine, a_failure_stays_and_is_told_to_all_who_ask) {
 TEST(late_engine, a_callers_workspace_is_used_and_its_alignment_is_the_devices) {
     const late_layer l;
     const engine on = late_engine(0, 512);
-    const compiled_partition ready = compile(op_kind::convolution,
-        {l.host.src.described(0), l.host.weights.described(1)}, {f32(2, {2, 5, 5, 4})},
-        l.host.attrs, {.on = &on});
+    const compiled_partition ready =
+        compile(op_kind::convolution, {l.host.src.described(0), l.host.weights.described(1)},
+            {f32(2, {2, 5, 5, 4})}, l.host.attrs, {.on = &on});
     ASSERT_EQ(ready.workspace_size(), 512U);
     device_memory workspace(512 + 256);
     const std::vector<unsigned char> nan(512 + 256, 0xff);

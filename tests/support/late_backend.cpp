@@ -45,8 +45,8 @@ public:
         facts_.workspace = workspace;
     }
     [[nodiscard]] std::string describe() const override { return "one element at a time"; }
-    void execute(std::span<const conv::buffers> data, void *workspace,
-        engines::lane &on) const override {
+    void execute(
+        std::span<const conv::buffers> data, void *workspace, engines::lane &on) const override {
         const std::size_t bytes = facts().workspace;
         // Everything by value: neither the plan nor its arguments live until this runs.
         static_cast<late_lane &>(on).put(
@@ -80,8 +80,7 @@ public:
         return std::make_unique<late_plan>(p, workspace_);
     }
     [[nodiscard]] std::unique_ptr<const engines::plan> join(const engines::plan & /*data*/,
-        const engines::plan & /*weights*/,
-        const engines::plan_limits & /*limits*/) const override {
+        const engines::plan & /*weights*/, const engines::plan_limits & /*limits*/) const override {
         return nullptr;
     }
     [[nodiscard]] bool accepts(const engines::backend &other) const override {
