@@ -10,9 +10,9 @@
 #include <convgrad/op.hpp>
 
 #include "conv/problem.hpp"
-#include "conv/reference.hpp"
 #include "op/lower.hpp"
 #include "problem_string.hpp"
+#include "tools/reference.hpp"
 
 namespace convgrad::cli {
 

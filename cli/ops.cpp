@@ -5,11 +5,11 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "op/schema.hpp"
 #include "options.hpp"
 #include "output.hpp"
 #include "table.hpp"
 #include "terminal.hpp"
+#include "tools/markdown.hpp"
 
 namespace convgrad::cli {
 namespace {

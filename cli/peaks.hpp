@@ -8,8 +8,8 @@
 
 #include <convgrad/engine.hpp>
 
-#include "cpu/kernels/peak.hpp"
 #include "op_case.hpp"
+#include "tools/peak.hpp"
 
 namespace convgrad::cli {
 

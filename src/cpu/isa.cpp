@@ -1,7 +1,6 @@
 #include "cpu/isa.hpp"
 
 #include <algorithm>
-#include <atomic>
 #include <cstdint>
 #include <cstdlib>
 #include <optional>
@@ -76,8 +75,6 @@ isa detect() {
     return isa::amx_bf16;
 }
 
-std::atomic<int> forced_isa{-1};
-
 /// Intel describes caches in leaf 4, AMD, in the same form, in 0x8000001D.
 caches read_caches() {
     const bool amd_form = bit(cpuid(0x80000001).ecx, 22);
@@ -115,8 +112,9 @@ std::optional<std::string> environment(const char *name) {
 }  // namespace
 
 isa detected() {
-    const int forced = forced_isa.load(std::memory_order_relaxed);
-    if (forced >= 0) return static_cast<isa>(forced);
+    if (forced_isa_for_testing != nullptr)
+        if (const int forced = forced_isa_for_testing(); forced >= 0)
+            return static_cast<isa>(forced);
     static const isa set = detect();
     return set;
 }
@@ -136,10 +134,6 @@ isa max_allowed() {
 const caches &cache_sizes() {
     static const caches sizes = read_caches();
     return sizes;
-}
-
-void force_isa_for_testing(isa set) {
-    forced_isa.store(static_cast<int>(set));
 }
 
 }  // namespace convgrad::cpu

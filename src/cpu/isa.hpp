@@ -23,8 +23,8 @@ struct caches {
 };
 const caches &cache_sizes();
 
-/// Makes detected() answer `set` from now on, e.g. for tests under an emulator that hides what it
-/// can execute. Engines that exist already keep what they saw.
-void force_isa_for_testing(isa set);
+/// What detected() answers instead, if not negative: only programs of the tests define it, which
+/// run under an emulator (tests/support). In the library it is null.
+[[gnu::weak]] int forced_isa_for_testing();
 
 }  // namespace convgrad::cpu

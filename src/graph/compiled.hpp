@@ -37,7 +37,8 @@ struct step : stage {
     bool runtime_shape = false;
 };
 
-struct compiled_partition::impl {
+// A nested type takes the visibility of its class, which is public.
+struct [[gnu::visibility("hidden")]] compiled_partition::impl {
     std::vector<logical_tensor> inputs, outputs;
     std::vector<step> steps;
     engine on;  // what it was compiled for

@@ -12,7 +12,7 @@ namespace convgrad::ops {
 enum class attribute_type : std::uint8_t { s64, s64_list, string };
 
 /// "s64", "s64 list" or "string".
-CONVGRAD_API std::string_view to_string(attribute_type type);
+std::string_view to_string(attribute_type type);
 
 /// Which attribute a schema entry describes, so that code need not compare names.
 enum class attribute_id : std::uint8_t {
@@ -72,25 +72,16 @@ struct op_schema {
     std::span<const attribute_schema> attributes;
 };
 
-/// All six, in order of op_kind. (Shared with the command, the drop-in and the tests.)
-CONVGRAD_API std::span<const op_schema> all_schemas();
+/// All six, in order of op_kind.
+std::span<const op_schema> all_schemas();
 /// Throws invalid_op for a value that is not one of all_op_kinds.
-CONVGRAD_API const op_schema &schema_of(op_kind kind);
+const op_schema &schema_of(op_kind kind);
 
 /// The nearest of `candidates` to `name` by edit distance ignoring case, for "did you mean"; empty
 /// if none is near.
-CONVGRAD_API std::string_view nearest(
-    std::string_view name, std::span<const std::string_view> candidates);
+std::string_view nearest(std::string_view name, std::span<const std::string_view> candidates);
 
 /// Whether two strings are equal but for the case of (ASCII) letters.
-CONVGRAD_API bool equal_ignoring_case(std::string_view a, std::string_view b);
-
-/// How the shape of the output is found, and the meaning of each value of auto_pad: paragraphs and
-/// list items, each a line.
-CONVGRAD_API std::vector<std::string> shape_text(const op_schema &schema);
-CONVGRAD_API std::vector<std::string> auto_pad_text(const op_schema &schema);
-
-/// The page docs/ops/<Name>.md, whole.
-CONVGRAD_API std::string markdown_page(const op_schema &schema);
+bool equal_ignoring_case(std::string_view a, std::string_view b);
 
 }  // namespace convgrad::ops

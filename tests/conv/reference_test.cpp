@@ -6,9 +6,9 @@
 #include <gtest/gtest.h>
 
 #include "conv/convert.hpp"
-#include "conv/reference.hpp"
 #include "support/definition.hpp"
 #include "support/workbench.hpp"
+#include "tools/reference.hpp"
 
 namespace convgrad::test {
 namespace {

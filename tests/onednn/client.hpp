@@ -13,9 +13,9 @@
 #include <oneapi/dnnl/dnnl_graph.hpp>
 
 #include "conv/convert.hpp"
-#include "conv/reference.hpp"
 #include "op/lower.hpp"
 #include "support/random.hpp"
+#include "tools/reference.hpp"
 
 namespace convgrad::test {
 

@@ -9,7 +9,7 @@
 #include <convgrad/op.hpp>
 
 #include "op/expect_error.hpp"
-#include "op/schema.hpp"
+#include "tools/markdown.hpp"
 
 namespace convgrad {
 namespace {

@@ -9,7 +9,7 @@
 // The library picks its kernels by what the processor reports, so a test needs both halves:
 //
 //     const auto mode = amx_emulator::install();      // the instructions work now
-//     force_isa_for_testing(isa::amx_bf16);           // src/cpu/isa.hpp: the library uses them now
+//     forced_isa_for_testing() { return … }           // src/cpu/isa.hpp: the library uses them now
 //     const auto before = amx_emulator::executed();
 //     ... run the op, compare ...
 //     if (mode == amx_emulator::mode::emulated) EXPECT_GT(amx_emulator::executed(), before);

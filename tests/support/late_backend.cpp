@@ -10,7 +10,7 @@
 
 #include <convgrad/error.hpp>
 
-#include "conv/reference.hpp"
+#include "tools/reference.hpp"
 
 namespace convgrad::test {
 namespace {

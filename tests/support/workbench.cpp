@@ -1,6 +1,7 @@
 #include "support/workbench.hpp"
 
 #include <algorithm>
+#include <atomic>
 #include <cmath>
 #include <csignal>
 #include <cstdio>
@@ -11,9 +12,9 @@
 #include <unistd.h>
 
 #include "conv/convert.hpp"
-#include "conv/reference.hpp"
 #include "cpu/isa.hpp"
 #include "support/amx_emulator.hpp"
+#include "tools/reference.hpp"
 
 namespace convgrad::test {
 namespace {
@@ -145,6 +146,9 @@ double random_real(rng &random) {
 
 namespace {
 
+/// See cpu::forced_isa_for_testing(). Engines that exist already keep what they saw.
+std::atomic<int> forced_isa{-1};
+
 struct isa_offer {
     isa best;
     bool emulated;
@@ -154,7 +158,7 @@ const isa_offer &offered_isas() {
     static const isa_offer offer = [] {
         if (cpu::detected() != isa::avx512_bf16) return isa_offer{cpu::detected(), false};
         testing::amx_emulator::install();
-        cpu::force_isa_for_testing(isa::amx_bf16);
+        forced_isa = static_cast<int>(isa::amx_bf16);
         return isa_offer{isa::amx_bf16, true};
     }();
     return offer;
@@ -403,3 +407,7 @@ std::vector<std::byte> workbench::output_bytes() const {
 }
 
 }  // namespace convgrad::test
+
+int convgrad::cpu::forced_isa_for_testing() {
+    return convgrad::test::forced_isa;
+}

@@ -8,10 +8,10 @@
 #include <vector>
 
 #include "conv/problem.hpp"
-#include "conv/reference.hpp"
 #include "cpu/plan.hpp"
 #include "support/memory.hpp"
 #include "support/problems.hpp"
+#include "tools/reference.hpp"
 
 namespace convgrad::test {
 

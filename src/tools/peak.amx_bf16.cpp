@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <chrono>
 
-#include "cpu/kernels/peak.hpp"
+#include "tools/peak.hpp"
 
 namespace convgrad::cpu {
 namespace {

@@ -1,4 +1,4 @@
-#include "cpu/kernels/peak.hpp"
+#include "tools/peak.hpp"
 
 namespace convgrad::cpu {
 

@@ -1,7 +1,7 @@
 // AVX-512.
 #include <immintrin.h>
 
-#include "cpu/kernels/peak.hpp"
+#include "tools/peak.hpp"
 
 namespace convgrad::cpu {
 namespace {
@@ -18,7 +18,7 @@ inline vec join(vec a, const char *at) {
     return _mm512_or_ps(a, _mm512_load_ps(at));
 }
 
-#include "cpu/kernels/peak_vector.inl"
+#include "tools/peak_vector.inl"
 
 }  // namespace
 

@@ -1,8 +1,9 @@
 // docs/ops/<Name>.md from the schema table.
+#include "tools/markdown.hpp"
+
 #include <algorithm>
 
 #include "op/message.hpp"
-#include "op/schema.hpp"
 
 namespace convgrad::ops {
 namespace {

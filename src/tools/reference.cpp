@@ -1,4 +1,4 @@
-#include "conv/reference.hpp"
+#include "tools/reference.hpp"
 
 #include <cmath>
 #include <cstddef>

@@ -1,7 +1,7 @@
 // VDPBF16PS: sixteen sums of two bf16 products each.
 #include <immintrin.h>
 
-#include "cpu/kernels/peak.hpp"
+#include "tools/peak.hpp"
 
 namespace convgrad::cpu {
 namespace {

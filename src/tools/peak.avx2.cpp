@@ -1,7 +1,7 @@
 // AVX2 with FMA.
 #include <immintrin.h>
 
-#include "cpu/kernels/peak.hpp"
+#include "tools/peak.hpp"
 
 namespace convgrad::cpu {
 namespace {
@@ -18,7 +18,7 @@ inline vec join(vec a, const char *at) {
     return _mm256_or_ps(a, _mm256_load_ps(reinterpret_cast<const float *>(at)));
 }
 
-#include "cpu/kernels/peak_vector.inl"
+#include "tools/peak_vector.inl"
 
 }  // namespace
 
