@@ -62,6 +62,8 @@ COMPONENTS = {
     "JAX": Component("python extra", "Apache-2.0", "pkg:pypi/jax", "pypi:jax"),
     "GCC": Component("build", "GPL-3.0-or-later", "pkg:deb/debian/g%2B%2B", "deb:g++"),
     "Clang": Component("build", "Apache-2.0 WITH LLVM-exception", "pkg:deb/debian/clang", "deb:clang"),
+    "clang-format": Component("tests", "Apache-2.0 WITH LLVM-exception",
+        "pkg:deb/debian/clang-format", "deb:clang-format"),
     "CMake": Component("build", "BSD-3-Clause", "pkg:github/Kitware/CMake", "deb:cmake"),
     "Ninja": Component("build", "Apache-2.0", "pkg:github/ninja-build/ninja", "deb:ninja-build"),
     "pkg-config": Component("build", "GPL-2.0-or-later", "pkg:deb/debian/pkg-config",
