@@ -27,8 +27,8 @@ static_assert(sizeof(ours::attribute_type) == sizeof(XLA_FFI_AttrType));
 static_assert(sizeof(ours::error_kind) == sizeof(XLA_FFI_Error_Code));
 static_assert(sizeof(ours::extension::type) == sizeof(XLA_FFI_Extension_Type));
 
-#define SAME_PLACE(mine, field, theirs, their_field)                                   \
-    static_assert(offsetof(ours::mine, field) == offsetof(theirs, their_field)         \
+#define SAME_PLACE(mine, field, theirs, their_field)                                               \
+    static_assert(offsetof(ours::mine, field) == offsetof(theirs, their_field)                     \
                   && sizeof(ours::mine::field) == sizeof(theirs::their_field))
 SAME_PLACE(extension, struct_size, XLA_FFI_Extension_Base, struct_size);
 SAME_PLACE(extension, type, XLA_FFI_Extension_Base, type);
