@@ -5,7 +5,7 @@ JOBS   ?= $(shell nproc)
 PREFIX ?= /usr/local
 SOAK_SECONDS ?= 3600
 
-.PHONY: run test test-sanitize test-torch check-reproducible build setup install clean format tidy fuzz soak accuracy help
+.PHONY: run test test-sanitize test-torch test-cuda check-reproducible build setup install clean format tidy fuzz soak accuracy help
 
 run: build ## set up, build, check all ops and types, then train a network and write a report
 	$(BUILD)/bin/convgrad verify
@@ -24,6 +24,10 @@ check-reproducible: setup ## build twice in two places and compare every byte
 
 test-torch: setup ## pass the tests of the Python package that need PyTorch (several GB to download)
 	python/tests/run.sh build/torch-venv python/tests/requirements-torch.txt "" python/tests/with_torch
+
+test-cuda: build ## pass the tests of the CUDA engine on this machine's GPU, which must be there
+	CONVGRAD_REQUIRE_GPU=1 ctest --preset $(PRESET) -R '^cuda_test:' --no-tests=error
+	tests/cuda/sanitize.sh $(BUILD)/bin/cuda_test
 
 accuracy: build ## measure errors against f64 and rewrite the tables of docs/accuracy.md
 	tests/accuracy/write_tables.sh $(BUILD)/bin/convgrad_accuracy docs/accuracy.md

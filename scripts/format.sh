@@ -14,4 +14,4 @@ if [ "${1:-}" = --check ]; then
     }
 fi
 # shellcheck disable=SC2086  # two words
-git ls-files '*.cpp' '*.hpp' '*.inl' | xargs clang-format $mode
+git ls-files '*.cpp' '*.hpp' '*.inl' '*.cu' '*.cuh' | xargs clang-format $mode

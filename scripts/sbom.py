@@ -64,6 +64,8 @@ COMPONENTS = {
     "Clang": Component("build", "Apache-2.0 WITH LLVM-exception", "pkg:deb/debian/clang", "deb:clang"),
     "clang-format": Component("tests", "Apache-2.0 WITH LLVM-exception",
         "pkg:deb/debian/clang-format", "deb:clang-format"),
+    # Headers and the compiler of device code; nothing of it is in what is built but that code.
+    "CUDA toolkit": Component("build", "LicenseRef-CUDA-EULA", "pkg:generic/nvidia-cuda-toolkit", ""),
     "CMake": Component("build", "BSD-3-Clause", "pkg:github/Kitware/CMake", "deb:cmake"),
     "Ninja": Component("build", "Apache-2.0", "pkg:github/ninja-build/ninja", "deb:ninja-build"),
     "pkg-config": Component("build", "GPL-2.0-or-later", "pkg:deb/debian/pkg-config",
@@ -150,7 +152,8 @@ def document(found):
         exact = next((found[n] for n in c.names if found.get(n)), None)
         purl = c.purl + (f"@{exact}" if exact else "")
         # The licence of more than one word is an expression.
-        licence = {"expression": c.licence} if " " in c.licence else {"license": {"id": c.licence}}
+        expression = " " in c.licence or c.licence.startswith("LicenseRef-")
+        licence = {"expression": c.licence} if expression else {"license": {"id": c.licence}}
         component = {"type": "library" if SCOPES[c.used_by] != "excluded" else "application",
             "bom-ref": purl, "name": name, "scope": SCOPES[c.used_by], "licenses": [licence],
             "purl": purl, "properties": [{"name": "convgrad:used-by", "value": c.used_by}]}

@@ -53,8 +53,8 @@ class CONVGRAD_API engine {
 public:
     /// Default settings.
     engine();
-    /// Throws invalid_argument for settings out of range, a kind other than cpu, or a bad value of
-    /// CONVGRAD_NUM_THREADS or CONVGRAD_MAX_ISA.
+    /// Throws invalid_argument for settings out of range, or a bad value of CONVGRAD_NUM_THREADS or
+    /// CONVGRAD_MAX_ISA; unsupported if the engine of that kind, its driver or a device is missing.
     explicit engine(const engine_options &options);
     [[nodiscard]] engine_kind kind() const noexcept;
     /// Number of threads that an execution which begins now uses at most.
@@ -92,8 +92,9 @@ CONVGRAD_API const engine &default_engine();
 /// Cheap to copy; copies are the same queue.
 class CONVGRAD_API stream {
 public:
-    /// `native`: the caller's own queue on the device (what kind of pointer is told by the kind of
-    /// engine), which must outlive the stream; null: one of the engine's. A CPU has none.
+    /// `native`: the caller's own queue on the device, which must outlive the stream; null: one of
+    /// the engine's. A CPU has none. CUDA: a cudaStream_t (CUstream) of the device's primary
+    /// context; the default stream is cudaStreamLegacy, not null.
     explicit stream(const engine &on = default_engine(), void *native = nullptr);
     [[nodiscard]] const engine &get_engine() const noexcept { return engine_; }
     /// Returns when all work of this stream is complete: at once on a CPU. Throws device_failure if

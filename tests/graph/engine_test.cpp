@@ -38,8 +38,8 @@ TEST(engine, takes_settings) {
 
 TEST(engine, refuses_settings_out_of_range) {
     const auto make = [](const engine_options &options) { const engine e(options); };
-    expect_error(
-        invalid_argument, {"engine", "cuda", "cpu"}, [&] { make({.kind = engine_kind::cuda}); });
+    expect_error(invalid_argument, {"engine", "kind", "cpu", "cuda"},
+        [&] { make({.kind = static_cast<engine_kind>(7)}); });
     expect_error(invalid_argument, {"threads", "-1", "1024"}, [&] { make({.threads = -1}); });
     expect_error(invalid_argument, {"threads", "5000", "1024"}, [&] { make({.threads = 5000}); });
     expect_error(

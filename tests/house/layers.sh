@@ -15,6 +15,7 @@ forbid conv 'op|cpu|engine|graph|onednn' 'the canonical problem knows nobody'
 forbid graph 'cpu|cuda|onednn' 'engines are reached through src/engine/backend.hpp'
 forbid onednn 'cpu|cuda' 'engines are reached through src/engine/backend.hpp'
 forbid cpu 'op|graph|onednn|cuda' 'a backend knows problems, not ops'
+forbid cuda 'op|graph|onednn|cpu' 'a backend knows problems, not ops'
 named=$(grep -rlE '#include "(cpu|cuda)/' src/engine | grep -v '^src/engine/backends.cpp$')
 if [ -n "$named" ]; then
     echo "$named: only src/engine/backends.cpp names backends"

@@ -312,15 +312,19 @@ void workbench::run_reference() {
     conv::reference(problem_, data);
 }
 
+void workbench::restore_outputs() {
+    for (const role r : all_roles) {
+        tensor_memory &t = of(r);
+        if (is_output(r)) std::copy(t.initial.begin(), t.initial.end(), t.data);
+    }
+}
+
 run_report workbench::run(const run_options &how) {
     running = &problem_;
     running_isa = how.max_isa;
     const auto plan =
         cpu::make_plan(problem_, {how.max_isa, how.threads, how.workspace_limit, how.algorithm});
-    for (const role r : all_roles) {
-        tensor_memory &t = of(r);
-        if (is_output(r)) std::copy(t.initial.begin(), t.initial.end(), t.data);
-    }
+    restore_outputs();
     // Aligned to 64 bytes, so up to 63 bytes remain before the guard page: canaries.
     const std::size_t bytes = plan->workspace(), room = (bytes + 63) / 64 * 64;
     std::byte *workspace = workspace_.place(room, side_in_turn(++runs_));

@@ -101,6 +101,10 @@ public:
 
     /// Computes what compare_*() compare with.
     void run_reference();
+    /// Gives the outputs what they hold before each run.
+    void restore_outputs();
+    /// Whether the pass writes a tensor.
+    [[nodiscard]] bool is_written(role r) const { return is_output(r); }
     /// Restores the outputs and executes a plan in a guarded workspace. Throws what make_plan
     /// throws.
     run_report run(const run_options &how);

@@ -1,0 +1,99 @@
+#!/usr/bin/env python3
+"""Layers on a GPU, ours and cuDNN's through PyTorch, in one run: a table of times and ratios.
+
+    compare_torch.py CONVGRAD_CUDA_BENCH [LAYERS]
+
+LAYERS has one layer a line, as convgrad_cuda_bench reads them; without, a list of layers of known
+networks. f32 is measured with TF32 off, and with TF32 on where the layer's math mode is fast."""
+
+import math
+import subprocess
+import sys
+
+import torch
+
+TYPES = {"f32": torch.float32, "bf16": torch.bfloat16, "f16": torch.float16}
+
+
+def default_layers():
+    lines = []
+    # name, batch, channels, size, kernel, stride
+    depthwise = [("convnext56", 128, 96, 56, 7, 1), ("convnext28", 128, 192, 28, 7, 1),
+        ("convnext14", 128, 384, 14, 7, 1), ("convnext7", 128, 768, 7, 7, 1),
+        ("mnv2-112", 128, 32, 112, 3, 1), ("mnv2-56", 128, 144, 56, 3, 1), ("mnv2-56s2", 128, 144, 56, 3, 2),
+        ("mnv2-14", 128, 576, 14, 3, 1), ("mnv2-7", 128, 960, 7, 3, 1), ("b0-56s2", 128, 144, 56, 5, 2),
+        ("b0-28", 128, 240, 28, 5, 1), ("b0-14", 128, 672, 14, 5, 1)]
+    for name, mb, c, size, k, s in depthwise:
+        for t in ("f32", "bf16"):
+            for layout in ("ncx", "nxc"):
+                lines.append(f"dw-{name} {mb} {c} 1 1 {size} {k} {s} {k // 2} {t} {layout}")
+    dense = [("resnet56", 64, 1, 64, 64, 56, 3, 1), ("resnet28", 64, 1, 128, 128, 28, 3, 1),
+        ("resnet14", 64, 1, 256, 256, 14, 3, 1), ("resnet28s2", 64, 1, 128, 128, 56, 3, 2),
+        ("1x1-56", 64, 1, 256, 64, 56, 1, 1), ("1x1-14", 64, 1, 1024, 256, 14, 1, 1),
+        ("stem", 64, 1, 3, 64, 224, 7, 2), ("resnext56", 64, 32, 4, 4, 56, 3, 1),
+        ("resnext14", 64, 32, 16, 16, 14, 3, 1)]
+    for name, mb, g, ic, oc, size, k, s in dense:
+        for t in ("f32", "bf16"):
+            for layout in ("ncx", "nxc"):
+                lines.append(f"{name} {mb} {g} {ic} {oc} {size} {k} {s} {k // 2} {t} {layout}")
+    return lines
+
+
+def median_ms(work):
+    for _ in range(4):
+        work()
+    times = []
+    for _ in range(15):
+        first, last = torch.cuda.Event(True), torch.cuda.Event(True)
+        first.record()
+        work()
+        last.record()
+        last.synchronize()
+        times.append(first.elapsed_time(last))
+    return sorted(times)[len(times) // 2]
+
+
+def measure(line):
+    name, *numbers = line.split()[:9]
+    mb, groups, ic, oc, size, kernel, stride, pad = map(int, numbers)
+    kind, layout, *more = line.split()[9:]
+    torch.backends.cudnn.allow_tf32 = bool(more) and more[0] == "fast"
+    form = torch.channels_last if layout == "nxc" else torch.contiguous_format
+    make = lambda *shape: torch.randn(*shape, device="cuda", dtype=TYPES[kind]).to(memory_format=form)
+    x, w = make(mb, groups * ic, size, size), make(groups * oc, ic, kernel, kernel)
+    y = torch.nn.functional.conv2d(x, w, None, stride, pad, 1, groups)
+    g = torch.randn_like(y)
+
+    def backward(mask):
+        return torch.ops.aten.convolution_backward(
+            g, x, w, None, [stride] * 2, [pad] * 2, [1, 1], False, [0, 0], groups, mask)
+
+    return {(name, "forward", kind, layout): median_ms(
+                lambda: torch.nn.functional.conv2d(x, w, None, stride, pad, 1, groups)),
+        (name, "data", kind, layout): median_ms(lambda: backward([True, False, False])),
+        (name, "weights", kind, layout): median_ms(lambda: backward([False, True, False]))}
+
+
+def main():
+    lines = open(sys.argv[2]).read().splitlines() if len(sys.argv) > 2 else default_layers()
+    torch.backends.cudnn.benchmark = True
+    ours = subprocess.run([sys.argv[1]], input="\n".join(lines) + "\n", stdout=subprocess.PIPE, text=True, check=True)
+    mine = {}
+    for row in ours.stdout.splitlines():
+        name, what, kind, layout, algorithm, ms, share, rate = row.split(",")
+        mine[name, what, kind, layout] = (algorithm, float(ms), float(share), float(rate))
+    ratios = {}
+    print("layer,pass,type,layout,algorithm,ms,share of copy rate,TFLOP/s,cuDNN ms,cuDNN / ours")
+    for line in lines:
+        for key, theirs in measure(line).items():
+            algorithm, ms, share, rate = mine[key]
+            print(",".join(key) + f",{algorithm},{ms:.4f},{share:.2f},{rate:.1f},{theirs:.4f},{theirs / ms:.2f}", flush=True)
+            family = "depthwise" if key[0].startswith("dw-") else key[0]
+            ratios.setdefault((family, key[1], key[2], key[3]), []).append(theirs / ms)
+    for key, all_of in sorted(ratios.items()):
+        mean = math.exp(sum(map(math.log, all_of)) / len(all_of))
+        print(f"{' '.join(key)}: geometric mean {mean:.2f}, worst {min(all_of):.2f}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,115 @@
+// The algorithms of the CUDA engine: one list that drives selection, explain and the tests.
+#include <convgrad/error.hpp>
+
+#include "cuda/depthwise.hpp"
+#include "cuda/general.hpp"
+#include "cuda/plan.hpp"
+
+namespace convgrad::cuda {
+namespace {
+
+using conv::problem;
+using engines::accuracy;
+using engines::plan_limits;
+
+struct algorithm {
+    std::string_view name;
+    accuracy kept;
+    /// Why it cannot compute a problem; empty if it can. Never a matter of speed.
+    std::string (*refuse)(const problem &p);
+    prediction (*predict)(const problem &p, const architecture &on, const plan_limits &limits);
+    std::unique_ptr<const engines::plan> (*build)(
+        std::string_view name, const problem &p, const architecture &on, const plan_limits &limits);
+};
+
+std::string refuse_long(const problem &p) {
+    return fits_32_bits(p) ? "" : "sizes need 64-bit indices";
+}
+std::string refuse_nothing(const problem &) {
+    return {};
+}
+template <tile_kind Kind>
+prediction predict(const problem &p, const architecture &on, const plan_limits &limits) {
+    return predict_general(p, on, Kind, limits);
+}
+template <tile_kind Kind>
+std::unique_ptr<const engines::plan> build(
+    std::string_view name, const problem &p, const architecture &on, const plan_limits &limits) {
+    return make_general_plan(name, p, on, Kind, limits);
+}
+
+/// The fewest predicted seconds win. The last row fits every legal problem.
+constexpr algorithm algorithms[] = {
+    {"cuda.planes", accuracy::strict, &refuse_planes, &predict_planes, &make_planes_plan},
+    {"cuda.depthwise", accuracy::strict, &refuse_depthwise, &predict_depthwise,
+        &make_depthwise_plan},
+    {"cuda.narrow", accuracy::strict, &refuse_long, &predict<tile_kind::narrow>,
+        &build<tile_kind::narrow>},
+    {"cuda.general", accuracy::strict, &refuse_long, &predict<tile_kind::general>,
+        &build<tile_kind::general>},
+    {"cuda.wide", accuracy::strict, &refuse_nothing, &predict<tile_kind::long_index>,
+        &build<tile_kind::long_index>},
+};
+
+accuracy asked_for(math_mode math) {
+    return math == math_mode::strict     ? accuracy::strict
+           : math == math_mode::accurate ? accuracy::accurate
+                                         : accuracy::fast;
+}
+
+/// Why a row is out of the question; empty if it is not.
+std::string refuse(const algorithm &a, const problem &p, const plan_limits &limits) {
+    if (!limits.only_algorithm.empty() && limits.only_algorithm != a.name) return "not asked for";
+    if (a.kept > asked_for(p.math)) return "less exact than the math mode asks for";
+    return a.refuse(p);
+}
+
+}  // namespace
+
+std::unique_ptr<const engines::plan> make_plan(const problem &p, const architecture &on,
+    const plan_limits &limits, std::vector<engines::verdict> *verdicts) {
+    const algorithm *best = nullptr;
+    prediction least;
+    std::size_t leanest = std::numeric_limits<std::size_t>::max();
+    for (const algorithm &a : algorithms) {
+        std::string reason = refuse(a, p, limits);
+        prediction predicted;
+        if (reason.empty()) {
+            predicted = a.predict(p, on, limits);
+            leanest = std::min(leanest, predicted.workspace);
+            if (predicted.workspace > limits.workspace)
+                reason = "needs a workspace of " + std::to_string(predicted.workspace) + " bytes";
+            else if (best == nullptr || predicted.seconds < least.seconds) {
+                if (best != nullptr && verdicts != nullptr)
+                    verdicts->push_back({best->name, code_for(on), least.seconds, "slower"});
+                best = &a;
+                least = predicted;
+                continue;
+            } else
+                reason = "slower";
+        }
+        if (verdicts != nullptr)
+            verdicts->push_back({a.name, code_for(on), predicted.seconds, std::move(reason)});
+    }
+    if (best != nullptr) return best->build(best->name, p, on, limits);
+    if (leanest != std::numeric_limits<std::size_t>::max())
+        throw error(error_code::out_of_memory,
+            "convolution: the workspace limit is " + std::to_string(limits.workspace)
+                + " bytes, but the leanest plan needs " + std::to_string(leanest));
+    throw error(error_code::unsupported,
+        "no algorithm \"" + std::string(limits.only_algorithm) + "\" for this problem");
+}
+
+std::vector<std::string_view> algorithm_names() {
+    std::vector<std::string_view> names;
+    for (const algorithm &a : algorithms) names.push_back(a.name);
+    return names;
+}
+
+void plan::execute(std::span<const conv::buffers> data, void *workspace, engines::lane &on) const {
+    const lane &mine = static_cast<const lane &>(on);
+    const current here(mine.on());
+    run(data[0], workspace, mine);
+}
+
+}  // namespace convgrad::cuda

@@ -1,0 +1,26 @@
+// Depthwise layers: one input channel per group, two axes, square kernels of 3, 5 or 7 taps.
+#pragma once
+
+#include "cuda/general.hpp"
+
+namespace convgrad::cuda {
+
+/// Sizes, strides and epilogue of a data pass, and of a weights gradient.
+void set_data(depthwise_args &a, const conv::problem &p);
+void set_weights(depthwise_args &a, const conv::problem &p);
+
+/// Why a problem is none of these; empty if it is.
+std::string refuse_depthwise(const conv::problem &p);
+prediction predict_depthwise(
+    const conv::problem &p, const architecture &on, const engines::plan_limits &limits);
+std::unique_ptr<const engines::plan> make_depthwise_plan(std::string_view name,
+    const conv::problem &p, const architecture &on, const engines::plan_limits &limits);
+
+/// The same layers as planes with stride 1 and as many output columns as input columns.
+std::string refuse_planes(const conv::problem &p);
+prediction predict_planes(
+    const conv::problem &p, const architecture &on, const engines::plan_limits &limits);
+std::unique_ptr<const engines::plan> make_planes_plan(std::string_view name, const conv::problem &p,
+    const architecture &on, const engines::plan_limits &limits);
+
+}  // namespace convgrad::cuda

@@ -1,0 +1,289 @@
+#include "cuda/general.hpp"
+
+#include <algorithm>
+
+#include <convgrad/error.hpp>
+
+namespace convgrad::cuda {
+namespace {
+
+using conv::pass;
+using conv::problem;
+
+constexpr int threads = 256;
+
+struct tile_size {
+    wide m, n;
+};
+
+constexpr tile_size data_tile(tile_kind k) {
+    return k == tile_kind::narrow ? tile_size{256, 8} : tile_size{128, 64};
+}
+constexpr tile_size weights_tile(tile_kind k) {
+    return k == tile_kind::narrow ? tile_size{8, 64} : tile_size{64, 128};
+}
+
+wide cover(wide length, wide by) {
+    return (length + by - 1) / by;
+}
+
+/// Tiles of a data pass: those of the longest phase, for all phases and groups.
+struct data_tiles {
+    wide phases[3], m, n, all;
+};
+
+data_tiles cut_data(const problem &p, tile_kind kind) {
+    const bool backward = p.what == pass::backward_data;
+    const tile_size size = data_tile(kind);
+    data_tiles t{};
+    wide rows = p.mb, phases = 1;
+    for (std::size_t d = 0; d < 3; ++d) {
+        const conv::axis &a = p.x[d];
+        t.phases[d] = backward ? std::max<wide>(1, std::min(a.stride, a.src)) : 1;
+        rows *= backward ? cover(a.src, a.stride) : a.dst;
+        phases *= t.phases[d];
+    }
+    t.m = cover(rows, size.m);
+    t.n = cover(backward ? p.ic : p.oc, size.n);
+    t.all = t.m * t.n * p.groups * phases;
+    return t;
+}
+
+wide positions_of(const problem &p) {
+    wide all = p.mb;
+    for (const conv::axis &a : p.x) all *= a.dst;
+    return all;
+}
+
+wide taps_of(const problem &p) {
+    return p.x[0].kernel * p.x[1].kernel * p.x[2].kernel;
+}
+
+/// Parts of the positions: enough blocks to fill a large device, and never so short that tiles cost
+/// more to write than to compute.
+wide wanted_parts(const problem &p, tile_kind kind) {
+    constexpr wide blocks = 1056, shortest = 256;
+    const tile_size size = weights_tile(kind);
+    const wide tiles = cover(p.oc, size.m) * cover(taps_of(p) * p.ic, size.n) * p.groups;
+    const wide most = std::max<wide>(1, positions_of(p) / shortest);
+    return std::clamp<wide>(tiles == 0 ? 1 : blocks / tiles, 1, most);
+}
+
+class data_plan final : public plan {
+public:
+    data_plan(std::string_view name, const problem &p, tile_kind kind) : problem_(p), kind_(kind) {
+        const bool backward = p.what == pass::backward_data;
+        const data_tiles t = cut_data(p, kind);
+        args_.mb = p.mb;
+        args_.groups = p.groups;
+        args_.in_channels = backward ? p.oc : p.ic;
+        args_.out_channels = backward ? p.ic : p.oc;
+        for (std::size_t d = 0; d < 3; ++d) {
+            args_.x[d] = to_args(p.x[d], backward);
+            args_.phases[d] = t.phases[d];
+            args_.w_tap[d] = p.weights.k[d];
+        }
+        args_.in_strides = to_args(backward ? p.dst : p.src);
+        args_.w_group = p.weights.g;
+        args_.w_out = backward ? p.weights.i : p.weights.o;
+        args_.w_in = backward ? p.weights.o : p.weights.i;
+        args_.end = make_epilogue(p);
+        args_.backward = backward ? 1 : 0;
+        args_.in_runs_along_channels = args_.in_strides.c == 1 && args_.in_channels > 1 ? 1 : 0;
+        args_.weights_run_along_in = args_.w_in <= args_.w_out ? 1 : 0;
+        args_.tiles_m = t.m;
+        args_.tiles_n = t.n;
+        args_.tiles = t.all;
+        facts_.algorithm = name;
+    }
+    void set_facts(const architecture &on, const prediction &p) {
+        facts_.uses = code_for(on);
+        facts_.seconds = p.seconds;
+    }
+    [[nodiscard]] std::string describe() const override {
+        const tile_size size = data_tile(kind_);
+        return "tile " + std::to_string(size.m) + "x" + std::to_string(size.n) + " depth 16, "
+               + std::to_string(args_.tiles) + " blocks";
+    }
+
+private:
+    void run(const conv::buffers &data, void * /*workspace*/, const lane &on) const override {
+        data_args args = args_;
+        args.in = args.backward != 0 ? data.dst : data.src;
+        args.weights = data.weights;
+        bind(args.end, problem_, data);
+        const kernel rows[] = {
+            kernel::general_data_f32, kernel::narrow_data_f32, kernel::wide_data_f32};
+        on.launch(
+            of_type(rows[static_cast<int>(kind_)], problem_.type), args.tiles, threads, &args);
+    }
+
+    problem problem_;
+    tile_kind kind_;
+    data_args args_{};
+};
+
+class weights_plan final : public plan {
+public:
+    weights_plan(
+        std::string_view name, const problem &p, tile_kind kind, const engines::plan_limits &limits)
+        : problem_(p), kind_(kind), sums_(p, wanted_parts(p, kind), limits) {
+        const tile_size size = weights_tile(kind);
+        args_.mb = p.mb;
+        args_.groups = p.groups;
+        args_.ic = p.ic;
+        args_.oc = p.oc;
+        for (std::size_t d = 0; d < 3; ++d) args_.x[d] = to_args(p.x[d], false);
+        args_.src_strides = to_args(p.src);
+        args_.dst_strides = to_args(p.dst);
+        args_.src_runs_along_channels = p.src.c == 1 && p.ic > 1 ? 1 : 0;
+        args_.dst_runs_along_channels = p.dst.c == 1 && p.oc > 1 ? 1 : 0;
+        args_.taps = taps_of(p);
+        args_.positions = positions_of(p);
+        args_.parts = sums_.parts();
+        args_.part_length = cover(args_.positions, args_.parts);
+        args_.tiles_m = cover(p.oc, size.m);
+        args_.tiles_n = cover(args_.taps * p.ic, size.n);
+        args_.tiles = args_.tiles_m * args_.tiles_n * p.groups * args_.parts;
+        facts_.algorithm = name;
+        facts_.workspace = sums_.workspace();
+    }
+    void set_facts(const architecture &on, const prediction &p) {
+        facts_.uses = code_for(on);
+        facts_.seconds = p.seconds;
+    }
+    [[nodiscard]] std::string describe() const override {
+        const tile_size size = weights_tile(kind_);
+        return "tile " + std::to_string(size.m) + "x" + std::to_string(size.n) + " depth 16, "
+               + std::to_string(args_.parts) + " parts of " + std::to_string(args_.part_length)
+               + " positions";
+    }
+
+private:
+    void run(const conv::buffers &data, void *workspace, const lane &on) const override {
+        weights_args args = args_;
+        args.src = data.src;
+        args.dst = data.dst;
+        args.partial = sums_.partial(workspace);
+        const kernel rows[] = {
+            kernel::general_weights_f32, kernel::narrow_weights_f32, kernel::wide_weights_f32};
+        on.launch(
+            of_type(rows[static_cast<int>(kind_)], problem_.type), args.tiles, threads, &args);
+        sums_.finish(problem_, data, workspace, on);
+    }
+
+    problem problem_;
+    tile_kind kind_;
+    gradient_sums sums_;
+    weights_args args_{};
+};
+
+}  // namespace
+
+bool fits_32_bits(const problem &p) {
+    constexpr wide most = wide{1} << 28;
+    wide positions = p.mb, src = p.mb, taps = 1;
+    for (const conv::axis &a : p.x) {
+        if (std::max({a.src, a.dst, a.kernel, a.stride, a.dilation, a.pad}) >= most) return false;
+        if (a.kernel * a.dilation >= most || a.dst * a.stride >= most) return false;
+        positions *= a.dst;
+        src *= a.src;
+        taps *= a.kernel;
+        if (std::max({positions, src, taps}) >= most * 4) return false;
+    }
+    return std::max(p.ic, p.oc) < most && taps * std::max(p.ic, p.oc) < most * 4;
+}
+
+data_stride_args to_args(const conv::data_strides &s) {
+    return {s.n, s.c, {s.x[0], s.x[1], s.x[2]}};
+}
+
+data_axis_args to_args(const conv::axis &a, bool backward) {
+    return {
+        backward ? a.dst : a.src, backward ? a.src : a.dst, a.kernel, a.stride, a.dilation, a.pad};
+}
+
+element element_of(data_type type) {
+    return type == data_type::f32    ? element::f32
+           : type == data_type::bf16 ? element::bf16
+                                     : element::f16;
+}
+
+epilogue_args make_epilogue(const problem &p) {
+    epilogue_args e{};
+    e.out_strides = to_args(p.what == pass::forward ? p.dst : p.src);
+    if (p.add) e.add_strides = to_args(p.add_strides);
+    e.bias_stride = p.bias_stride;
+    e.relu = p.relu ? 1 : 0;
+    e.accumulate = p.accumulate ? 1 : 0;
+    return e;
+}
+
+void bind(epilogue_args &e, const problem &p, const conv::buffers &data) {
+    e.out = p.what == pass::forward ? data.dst : data.src;
+    e.bias = p.bias ? data.bias : nullptr;
+    e.add = p.add ? data.add : nullptr;
+}
+
+double least_bytes(const problem &p) {
+    const auto size = [](data_type t) { return t == data_type::f32 ? 4.0 : 2.0; };
+    double src = static_cast<double>(p.mb * p.groups * p.ic),
+           dst = static_cast<double>(p.mb * p.groups * p.oc);
+    double weights = static_cast<double>(p.groups * p.oc * p.ic);
+    for (const conv::axis &a : p.x) {
+        src *= static_cast<double>(a.src);
+        dst *= static_cast<double>(a.dst);
+        weights *= static_cast<double>(a.kernel);
+    }
+    return (src + dst) * size(p.type) + weights * size(p.out_type);
+}
+
+std::string_view code_for(const architecture &on) {
+    return on.major == 8 ? "sm_80" : "sm_90";
+}
+
+prediction predict_general(
+    const problem &p, const architecture &on, tile_kind kind, const engines::plan_limits &limits) {
+    // Shares of the rate that tiles reach when they are full: loads of few columns weigh more.
+    const double share = kind == tile_kind::general ? 0.35 : kind == tile_kind::narrow ? 0.08 : 0.2;
+    double macs = 0;
+    prediction made;
+    if (p.what == pass::backward_weights) {
+        const tile_size size = weights_tile(kind);
+        const gradient_sums sums(p, wanted_parts(p, kind), limits);
+        made.workspace = sums.workspace();
+        macs = static_cast<double>(cover(p.oc, size.m) * size.m * p.groups)
+               * static_cast<double>(cover(taps_of(p) * p.ic, size.n) * size.n)
+               * static_cast<double>(positions_of(p));
+        // Few parts leave most of a device idle.
+        const double blocks = static_cast<double>(
+            cover(p.oc, size.m) * cover(taps_of(p) * p.ic, size.n) * p.groups * sums.parts());
+        macs *= std::max(1.0, 200 / std::max(1.0, blocks));
+    } else {
+        const tile_size size = data_tile(kind);
+        const data_tiles t = cut_data(p, kind);
+        const bool backward = p.what == pass::backward_data;
+        double phases = 1;
+        for (const wide n : t.phases) phases *= static_cast<double>(n);
+        const auto depth = static_cast<double>(taps_of(p) * (backward ? p.oc : p.ic)) / phases;
+        macs = std::max(200.0, static_cast<double>(t.all)) * static_cast<double>(size.m * size.n)
+               * depth;
+    }
+    made.seconds = 4e-6 + std::max(least_bytes(p) / on.memory, macs / (on.fma * share));
+    return made;
+}
+
+std::unique_ptr<const engines::plan> make_general_plan(std::string_view name, const problem &p,
+    const architecture &on, tile_kind kind, const engines::plan_limits &limits) {
+    const prediction made = predict_general(p, on, kind, limits);
+    if (p.what == pass::backward_weights) {
+        auto built = std::make_unique<weights_plan>(name, p, kind, limits);
+        built->set_facts(on, made);
+        return built;
+    }
+    auto built = std::make_unique<data_plan>(name, p, kind);
+    built->set_facts(on, made);
+    return built;
+}
+
+}  // namespace convgrad::cuda

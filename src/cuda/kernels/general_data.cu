@@ -1,0 +1,331 @@
+// Forward and backward data of every legal problem: an implicit product of tiles in shared memory.
+//
+// Rows are output positions of one phase, columns output channels of one group, and the sum runs
+// over taps and input channels, in this order for every tile, so that bits depend on the problem
+// alone. Backward data cuts output positions by their remainder modulo the stride: within such a
+// phase the same taps meet the output, and none is wasted.
+#include <type_traits>
+
+#include "device.cuh"
+
+namespace convgrad::cuda {
+namespace {
+
+constexpr int depth = 16;  // of a step of the sum
+constexpr int threads = 256;
+
+/// Greatest common divisor.
+__device__ wide gcd(wide a, wide b) {
+    while (b != 0) {
+        const wide r = a % b;
+        a = b;
+        b = r;
+    }
+    return a;
+}
+
+/// One axis within a phase: position `out_first + out_step·j` for j < count reads input
+/// `in_first + in_step·j + shift·t` through tap `tap_first + tap_step·t`, t < taps.
+template <typename I>
+struct axis_phase {
+    I count, taps, in, in_first, in_step, shift, out_first, out_step, tap_first, tap_step;
+};
+
+template <typename I>
+__device__ axis_phase<I> make_phase(const data_axis_args &a, bool backward, wide phase) {
+    axis_phase<I> f;
+    f.in = static_cast<I>(a.in);
+    if (!backward) {
+        f.count = static_cast<I>(a.out);
+        f.taps = static_cast<I>(a.kernel);
+        f.in_first = static_cast<I>(-a.pad);
+        f.in_step = static_cast<I>(a.stride);
+        f.shift = static_cast<I>(a.dilation);
+        f.out_first = 0;
+        f.out_step = 1;
+        f.tap_first = 0;
+        f.tap_step = 1;
+        return f;
+    }
+    // Taps k with k·dilation ≡ phase + pad modulo the stride, if there are any.
+    const wide common = gcd(a.stride, a.dilation), target = (phase + a.pad) % a.stride;
+    const wide every = a.stride / common;
+    f.count = static_cast<I>((a.out - phase + a.stride - 1) / a.stride);
+    f.out_first = static_cast<I>(phase);
+    f.out_step = static_cast<I>(a.stride);
+    f.in_step = 1;
+    wide first = 0;
+    if (target % common == 0)
+        while (first < a.kernel && first * a.dilation % a.stride != target) ++first;
+    const bool none = target % common != 0 || first >= a.kernel;
+    f.taps = none ? I(0) : static_cast<I>((a.kernel - first + every - 1) / every);
+    f.tap_first = static_cast<I>(first);
+    f.tap_step = static_cast<I>(every);
+    // Exact: the remainder is 0.
+    f.in_first = none ? I(0) : static_cast<I>((phase + a.pad - first * a.dilation) / a.stride);
+    f.shift = static_cast<I>(-(every * a.dilation / a.stride));
+    return f;
+}
+
+/// Rows or terms, as loads need them.
+template <typename I>
+struct place {
+    wide offset;
+    I x[3];
+};
+
+/// The sum `v` of one output, without the products that padding took part in.
+template <typename T, typename I>
+__device__ __noinline__ float careful_sum(const data_args &p, const axis_phase<I> *phase,
+    const place<I> &row, wide group, wide column, float v) {
+    bool touches = false;
+    for (int d = 0; d < 3; ++d) {
+        const I first = row.x[d], last = first + phase[d].shift * (phase[d].taps - 1);
+        if (first < 0 || first >= phase[d].in || last < 0 || last >= phase[d].in) touches = true;
+    }
+    if (!touches) return v;
+    const T *const in = static_cast<const T *>(p.in), *const weights =
+                                                          static_cast<const T *>(p.weights);
+    v = 0;
+    I t[3];
+    for (t[0] = 0; t[0] < phase[0].taps; ++t[0])
+        for (t[1] = 0; t[1] < phase[1].taps; ++t[1])
+            for (t[2] = 0; t[2] < phase[2].taps; ++t[2]) {
+                wide at = row.offset, w = group * p.w_group + column * p.w_out;
+                bool inside = true;
+                for (int d = 0; d < 3; ++d) {
+                    const I moved = phase[d].shift * t[d], x = row.x[d] + moved;
+                    inside = inside && x >= 0 && x < phase[d].in;
+                    at += static_cast<wide>(moved) * p.in_strides.x[d];
+                    w += (phase[d].tap_first + phase[d].tap_step * static_cast<wide>(t[d]))
+                         * p.w_tap[d];
+                }
+                if (!inside) continue;
+                for (wide c = 0; c < p.in_channels; ++c)
+                    v = fmaf(
+                        to_f32(in[at + c * p.in_strides.c]), to_f32(weights[w + c * p.w_in]), v);
+            }
+    return v;
+}
+
+template <typename I, int BM, int BN>
+struct data_tile {
+    static constexpr int a_pitch = BM + 4, b_pitch = BN + 4;
+    float a[2][depth][a_pitch];
+    float b[2][depth][b_pitch];
+    place<I> rows[BM];  // input of tap 0; x[0] far out of range for rows beyond the end
+    wide out_at[BM], add_at[BM];
+    place<I> terms[2][depth];  // what a tap and channel add to that
+    wide weight_at[2][depth];
+    axis_phase<I> phase[3];
+};
+
+template <typename T, typename I, int BM, int BN, int TM, int TN>
+__device__ void data_product(const data_args &p) {
+    using tile_t = data_tile<I, BM, BN>;
+    __shared__ tile_t s;
+    constexpr int a_loads = BM * depth / threads, b_loads = (BN * depth + threads - 1) / threads;
+    const int t = static_cast<int>(threadIdx.x);
+    const T *const in = static_cast<const T *>(p.in);
+    const T *const weights = static_cast<const T *>(p.weights);
+
+    for (wide tile = blockIdx.x; tile < p.tiles; tile += gridDim.x) {
+        // Which tile: columns fastest, so that neighbours read the same input.
+        wide rest = tile;
+        const wide tile_n = rest % p.tiles_n;
+        rest /= p.tiles_n;
+        const wide tile_m = rest % p.tiles_m;
+        rest /= p.tiles_m;
+        const wide group = rest % p.groups;
+        rest /= p.groups;
+        __syncthreads();
+        if (t < 3) {
+            wide phase = rest;
+            for (int d = 2; d > t; --d) phase /= p.phases[d];
+            s.phase[t] = make_phase<I>(p.x[t], p.backward != 0, phase % p.phases[t]);
+        }
+        __syncthreads();
+        const I rows =
+            static_cast<I>(p.mb) * s.phase[0].count * s.phase[1].count * s.phase[2].count;
+        const I first_row = static_cast<I>(tile_m * BM);
+        if (first_row >= rows) continue;
+        const I in_channels = static_cast<I>(p.in_channels);
+        const I terms = s.phase[0].taps * s.phase[1].taps * s.phase[2].taps * in_channels;
+        for (int r = t; r < BM; r += threads) {
+            I m = first_row + r;
+            const bool valid = m < rows;
+            if (!valid) m = 0;
+            I j[3];
+            for (int d = 2; d >= 0; --d) {
+                j[d] = m % s.phase[d].count;
+                m /= s.phase[d].count;
+            }
+            wide at = m * p.in_strides.n + group * p.in_channels * p.in_strides.c;
+            wide out = m * p.end.out_strides.n, add = m * p.end.add_strides.n;
+            for (int d = 0; d < 3; ++d) {
+                const axis_phase<I> &f = s.phase[d];
+                const I x = f.in_first + f.in_step * j[d];
+                const wide y = f.out_first + f.out_step * static_cast<wide>(j[d]);
+                s.rows[r].x[d] = x;
+                at += x * p.in_strides.x[d];
+                out += y * p.end.out_strides.x[d];
+                add += y * p.end.add_strides.x[d];
+            }
+            // No tap brings this back into range: lengths stay below a quarter of the range.
+            if (!valid) s.rows[r].x[0] = I(1) << (sizeof(I) * 8 - 2);
+            s.rows[r].offset = at;
+            s.out_at[r] = valid ? out : -1;
+            s.add_at[r] = add;
+        }
+        const auto describe = [&](int buffer, I first_term) {
+            if (t >= depth) return;
+            I k = first_term + t;
+            place<I> &to = s.terms[buffer][t];
+            if (k >= terms) {
+                to.x[0] = I(1) << (sizeof(I) * 8 - 2);
+                to.x[1] = to.x[2] = 0;
+                to.offset = 0;
+                s.weight_at[buffer][t] = -1;
+                return;
+            }
+            const I channel = k % in_channels;
+            k /= in_channels;
+            wide at = channel * p.in_strides.c;
+            wide w = group * p.w_group + channel * p.w_in;
+            for (int d = 2; d >= 0; --d) {
+                const axis_phase<I> &f = s.phase[d];
+                const I tap = k % f.taps;
+                k /= f.taps;
+                to.x[d] = f.shift * tap;
+                at += static_cast<wide>(to.x[d]) * p.in_strides.x[d];
+                w += (f.tap_first + f.tap_step * static_cast<wide>(tap)) * p.w_tap[d];
+            }
+            to.offset = at;
+            s.weight_at[buffer][t] = w;
+        };
+        using U = std::make_unsigned_t<I>;
+        const U in0 = static_cast<U>(p.x[0].in), in1 = static_cast<U>(p.x[1].in),
+                in2 = static_cast<U>(p.x[2].in);
+        const wide first_column = tile_n * BN;
+        float a_next[a_loads], b_next[b_loads];
+        const bool a_by_channel = p.in_runs_along_channels != 0,
+                   b_by_in = p.weights_run_along_in != 0;
+        const auto load = [&](int buffer) {
+            const auto a_at = [&](int row, int k) -> float {
+                const place<I> &r = s.rows[row];
+                const place<I> &term = s.terms[buffer][k];
+                const bool inside = static_cast<U>(r.x[0] + term.x[0]) < in0
+                                    && static_cast<U>(r.x[1] + term.x[1]) < in1
+                                    && static_cast<U>(r.x[2] + term.x[2]) < in2;
+                return inside ? to_f32(in[r.offset + term.offset]) : 0.0f;
+            };
+            if (a_by_channel) {
+#pragma unroll
+                for (int i = 0; i < a_loads; ++i)
+                    a_next[i] = a_at(t / depth + i * (threads / depth), t % depth);
+            } else {
+#pragma unroll
+                for (int i = 0; i < a_loads; ++i)
+                    a_next[i] = a_at(t % BM, t / BM + i * (threads / BM));
+            }
+#pragma unroll
+            for (int i = 0; i < b_loads; ++i) {
+                const int e = t + i * threads;
+                const int k = b_by_in ? e % depth : e / BN, n = b_by_in ? e / depth : e % BN;
+                const bool inside = e < BN * depth && s.weight_at[buffer][k % depth] >= 0
+                                    && first_column + n < p.out_channels;
+                b_next[i] =
+                    inside ? to_f32(weights[s.weight_at[buffer][k] + (first_column + n) * p.w_out])
+                           : 0.0f;
+            }
+        };
+        const auto keep = [&](int buffer) {
+            if (a_by_channel) {
+#pragma unroll
+                for (int i = 0; i < a_loads; ++i)
+                    s.a[buffer][t % depth][t / depth + i * (threads / depth)] = a_next[i];
+            } else {
+#pragma unroll
+                for (int i = 0; i < a_loads; ++i)
+                    s.a[buffer][t / BM + i * (threads / BM)][t % BM] = a_next[i];
+            }
+#pragma unroll
+            for (int i = 0; i < b_loads; ++i) {
+                const int e = t + i * threads;
+                if (e < BN * depth)
+                    s.b[buffer][b_by_in ? e % depth : e / BN][b_by_in ? e / depth : e % BN] =
+                        b_next[i];
+            }
+        };
+
+        float sum[TM][TN];
+#pragma unroll
+        for (int i = 0; i < TM; ++i)
+#pragma unroll
+            for (int j = 0; j < TN; ++j) sum[i][j] = 0;
+        const int column = t % (BN / TN) * TN, row = t / (BN / TN) * TM;
+        describe(0, 0);
+        describe(1, depth);
+        __syncthreads();
+        const I steps = (terms + depth - 1) / depth;
+        if (steps > 0) {
+            load(0);
+            keep(0);
+        }
+        __syncthreads();
+        for (I step = 0; step < steps; ++step) {
+            const int now = static_cast<int>(step & 1), next = now ^ 1;
+            const bool more = step + 1 < steps;
+            if (more) load(next);
+            describe(now, (step + 2) * depth);  // read at the step after the next one only
+#pragma unroll
+            for (int k = 0; k < depth; ++k) {
+                float a[TM], b[TN];
+#pragma unroll
+                for (int i = 0; i < TM; ++i) a[i] = s.a[now][k][row + i];
+#pragma unroll
+                for (int j = 0; j < TN; ++j) b[j] = s.b[now][k][column + j];
+#pragma unroll
+                for (int i = 0; i < TM; ++i)
+#pragma unroll
+                    for (int j = 0; j < TN; ++j) sum[i][j] = fmaf(a[i], b[j], sum[i][j]);
+            }
+            if (more) keep(next);
+            __syncthreads();
+        }
+#pragma unroll
+        for (int i = 0; i < TM; ++i) {
+            if (s.out_at[row + i] < 0) continue;
+#pragma unroll
+            for (int j = 0; j < TN; ++j) {
+                const wide c = first_column + column + j;
+                if (c >= p.out_channels) continue;
+                const wide channel = group * p.out_channels + c;
+                if (!is_finite(sum[i][j]))
+                    sum[i][j] = careful_sum<T, I>(p, s.phase, s.rows[row + i], group, c, sum[i][j]);
+                store_result<T>(p.end, sum[i][j], channel,
+                    s.out_at[row + i] + channel * p.end.out_strides.c,
+                    s.add_at[row + i] + channel * p.end.add_strides.c);
+            }
+        }
+    }
+}
+
+}  // namespace
+
+#define CONVGRAD_KERNEL(name, T, I, BM, BN, TM, TN)                                                \
+    extern "C" __global__ void __launch_bounds__(threads, 2)                                       \
+        name(const __grid_constant__ data_args p) {                                                \
+        data_product<T, I, BM, BN, TM, TN>(p);                                                     \
+    }
+CONVGRAD_KERNEL(general_data_f32, float, int, 128, 64, 8, 4)
+CONVGRAD_KERNEL(general_data_bf16, bf16, int, 128, 64, 8, 4)
+CONVGRAD_KERNEL(general_data_f16, f16, int, 128, 64, 8, 4)
+CONVGRAD_KERNEL(narrow_data_f32, float, int, 256, 8, 2, 4)
+CONVGRAD_KERNEL(narrow_data_bf16, bf16, int, 256, 8, 2, 4)
+CONVGRAD_KERNEL(narrow_data_f16, f16, int, 256, 8, 2, 4)
+CONVGRAD_KERNEL(wide_data_f32, float, long long, 128, 64, 8, 4)
+CONVGRAD_KERNEL(wide_data_bf16, bf16, long long, 128, 64, 8, 4)
+CONVGRAD_KERNEL(wide_data_f16, f16, long long, 128, 64, 8, 4)
+
+}  // namespace convgrad::cuda

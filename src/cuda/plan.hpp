@@ -1,0 +1,26 @@
+// Plans of the CUDA engine: launches with their arguments, fixed when the plan is made.
+#pragma once
+
+#include "cuda/backend.hpp"
+
+namespace convgrad::cuda {
+
+/// How a problem runs on an architecture. Kept apart from devices: plans can be made for any.
+class plan : public engines::plan {
+public:
+    void execute(
+        std::span<const conv::buffers> data, void *workspace, engines::lane &on) const final;
+
+protected:
+    /// Puts the launches on a lane, whose device is current.
+    virtual void run(const conv::buffers &data, void *workspace, const lane &on) const = 0;
+};
+
+/// See engines::backend::make_plan().
+std::unique_ptr<const engines::plan> make_plan(const conv::problem &p, const architecture &on,
+    const engines::plan_limits &limits, std::vector<engines::verdict> *verdicts = nullptr);
+
+/// Names of all algorithms on the list.
+std::vector<std::string_view> algorithm_names();
+
+}  // namespace convgrad::cuda

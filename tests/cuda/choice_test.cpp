@@ -1,0 +1,111 @@
+// Choice and description of plans, for devices given as data: no GPU is needed.
+#include <gtest/gtest.h>
+
+#include <convgrad/error.hpp>
+
+#include "cuda/plan.hpp"
+#include "support/problems.hpp"
+
+namespace convgrad::test {
+namespace {
+
+using conv::pass;
+using conv::problem;
+using cuda::architecture;
+
+const architecture hopper = cuda::architecture_of(9, 0), ampere = cuda::architecture_of(8, 0),
+                   small = cuda::architecture_of(8, 9);
+
+problem layer(pass what, dim groups, dim ic, dim oc, dim size, dim kernel, dim stride = 1,
+    data_layout layout = data_layout::nxc) {
+    problem p;
+    p.what = what;
+    p.mb = 64;
+    p.groups = groups;
+    p.ic = ic;
+    p.oc = oc;
+    for (std::size_t d = 1; d < 3; ++d)
+        p.x[d] = make_axis(size, kernel, stride, 1, kernel / 2, kernel / 2);
+    set_layouts(p, layout, weights_layout::oix, layout);
+    return p;
+}
+
+constexpr pass all_passes[] = {pass::forward, pass::backward_data, pass::backward_weights};
+
+TEST(cuda_choice, every_random_problem_has_a_plan_on_every_architecture) {
+    for (std::uint64_t seed = 1; seed < 2000; ++seed) {
+        rng random(seed);
+        const problem p = random_problem(random);
+        for (const architecture &on : {hopper, ampere, small}) {
+            std::vector<engines::verdict> verdicts;
+            const auto plan = cuda::make_plan(p, on, {}, &verdicts);
+            ASSERT_NE(plan, nullptr);
+            EXPECT_GT(plan->facts().seconds, 0);
+            EXPECT_FALSE(plan->describe().empty());
+            EXPECT_EQ(verdicts.size() + 1, cuda::algorithm_names().size()) << to_text(p);
+            for (const engines::verdict &v : verdicts) EXPECT_FALSE(v.reason.empty());
+        }
+    }
+}
+
+TEST(cuda_choice, few_channels_take_narrow_tiles) {
+    for (const pass what : all_passes) {
+        EXPECT_EQ(cuda::make_plan(
+                      layer(what, 1, 256, 256, 14, 4), hopper, {.only_algorithm = "cuda.general"})
+                      ->algorithm(),
+            "cuda.general");
+        const problem few = layer(what, 64, 4, 4, 14, 4);
+        EXPECT_LT(cuda::make_plan(few, hopper, {.only_algorithm = "cuda.narrow"})->facts().seconds,
+            cuda::make_plan(few, hopper, {.only_algorithm = "cuda.general"})->facts().seconds);
+    }
+}
+
+TEST(cuda_choice, sizes_beyond_32_bits_take_long_indices) {
+    problem p = layer(pass::forward, 1, 1, 1, 4, 1);
+    p.x[1] = {};
+    p.x[2] = make_axis(dim{3} << 30, 3, 1, 1, 1, 1);
+    set_layouts(p, data_layout::ncx, weights_layout::oix, data_layout::ncx);
+    for (const pass what : all_passes) {
+        p.what = what;
+        EXPECT_EQ(cuda::make_plan(p, hopper, {})->algorithm(), "cuda.wide");
+    }
+}
+
+TEST(cuda_choice, the_number_of_multiprocessors_decides_nothing) {
+    // An architecture has none: what decides is all in it.
+    const architecture other = cuda::architecture_of(9, 0);
+    for (std::uint64_t seed = 1; seed < 200; ++seed) {
+        rng random(seed);
+        const problem p = random_problem(random);
+        EXPECT_EQ(
+            cuda::make_plan(p, hopper, {})->describe(), cuda::make_plan(p, other, {})->describe());
+    }
+}
+
+TEST(cuda_choice, a_workspace_limit_is_kept_or_told) {
+    const problem p = layer(pass::backward_weights, 1, 64, 64, 28, 3);
+    const std::size_t free = cuda::make_plan(p, hopper, {})->workspace();
+    EXPECT_GT(free, 0U);
+    EXPECT_LE(cuda::make_plan(p, hopper, {.workspace = free / 3})->workspace(), free / 3);
+    try {
+        (void)cuda::make_plan(p, hopper, {.workspace = 16});
+        FAIL();
+    } catch (const error &e) {
+        EXPECT_EQ(e.code(), error_code::out_of_memory);
+        EXPECT_NE(std::string(e.what()).find("16 bytes"), std::string::npos) << e.what();
+    }
+}
+
+TEST(cuda_choice, an_unknown_algorithm_is_named) {
+    try {
+        (void)cuda::make_plan(
+            layer(pass::forward, 1, 8, 8, 8, 3), hopper, {.only_algorithm = "cuda.magic"});
+        FAIL();
+    } catch (const error &e) {
+        EXPECT_EQ(e.code(), error_code::unsupported);
+        EXPECT_NE(std::string(e.what()).find("cuda.magic"), std::string::npos);
+    }
+}
+
+}  // namespace
+}  // namespace convgrad::test

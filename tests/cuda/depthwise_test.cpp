@@ -1,0 +1,135 @@
+// Depthwise layers on a GPU: every kernel, layout and pad, exact on integers.
+#include <convgrad/error.hpp>
+
+#include "cuda/machine.hpp"
+
+namespace convgrad::test {
+namespace {
+
+using conv::pass;
+using conv::problem;
+
+constexpr pass all_passes[] = {pass::forward, pass::backward_data, pass::backward_weights};
+constexpr data_type all_types[] = {data_type::f32, data_type::bf16, data_type::f16};
+
+/// Calls body for every kernel of the family, with sizes around the strips and segments.
+template <typename Body>
+void for_each_layer(rng &random, Body &&body) {
+    for (const dim kernel : {3, 5, 7})
+        for (const dim stride : {1, 2})
+            for (const pass what : all_passes)
+                for (const data_type type : all_types)
+                    for (const data_layout layout : all_data_layouts)
+                        for (int round = 0; round < 3; ++round) {
+                            problem p;
+                            p.what = what;
+                            p.type = type;
+                            p.mb = random.pick<dim>({1, 2, 5});
+                            p.groups = random.pick<dim>({1, 2, 31, 33, 64});
+                            p.ic = 1;
+                            p.oc = what == pass::backward_data ? 1 : random.pick<dim>({1, 1, 2, 3});
+                            for (std::size_t d = 1; d < 3; ++d)
+                                p.x[d] =
+                                    make_axis(random.pick<dim>({1, 6, 7, 8, 13, 15, 29, 36, 70}),
+                                        kernel, stride, 1, random.between(kernel / 2, kernel + 1),
+                                        random.between(kernel / 2, kernel + 1));
+                            // What networks have: as many columns as before.
+                            if (random.chance(0.6))
+                                p.x[2] = make_axis(random.pick<dim>({1, 2, 7, 8, 14, 28, 33, 34, 36,
+                                                       56, 136, 140}),
+                                    kernel, stride, 1, kernel / 2, kernel / 2);
+                            set_random_extras(random, p);
+                            set_layouts(p, layout,
+                                random.pick({weights_layout::oix, weights_layout::xio,
+                                    weights_layout::gaps}),
+                                random.chance(0.8) ? layout : data_layout::ncx);
+                            body(p);
+                        }
+}
+
+TEST(cuda_depthwise, integers_are_exact) {
+    CONVGRAD_NEEDS_GPU();
+    rng random(7);
+    workbench bench;
+    gpu_bench gpu;
+    std::uint64_t seed = 0, taken = 0, planes = 0;
+    for_each_layer(random, [&](const problem &p) {
+        if (testing::Test::HasFailure()) return;
+        bench.load(p, fill::integers, ++seed);
+        bench.run_reference();
+        for (const std::string_view algorithm : {"cuda.depthwise", "cuda.planes"}) {
+            try {
+                gpu.run(bench, algorithm);
+            } catch (const error &e) {
+                ASSERT_EQ(e.code(), error_code::unsupported) << e.what();
+                continue;
+            }
+            ++(algorithm == "cuda.planes" ? planes : taken);
+            ASSERT_EQ(bench.compare_exact(), "") << algorithm;
+        }
+    });
+    EXPECT_GT(taken, seed * 3 / 4);
+    EXPECT_GT(planes, seed / 20);
+}
+
+TEST(cuda_depthwise, reals_within_bound_and_the_same_bits_on_any_grid) {
+    CONVGRAD_NEEDS_GPU();
+    rng random(8);
+    workbench bench;
+    gpu_bench gpu;
+    std::uint64_t seed = 0;
+    for_each_layer(random, [&](const problem &p) {
+        if (testing::Test::HasFailure()) return;
+        bench.load(p, fill::reals, ++seed);
+        bench.run_reference();
+        for (const std::string_view algorithm : {"cuda.depthwise", "cuda.planes"}) {
+            try {
+                gpu.run(bench, algorithm);
+            } catch (const error &) {
+                continue;
+            }
+            ASSERT_EQ(bench.compare_bounded(), "") << algorithm;
+            const auto expected = bench.output_bytes();
+            cuda::limit_grids_for_testing(3);
+            gpu.run(bench, algorithm);
+            cuda::limit_grids_for_testing(0);
+            ASSERT_EQ(bench.output_bytes(), expected) << algorithm << ' ' << to_text(p);
+            // Neither does where tensors lie.
+            gpu.misalign(true);
+            gpu.run(bench, algorithm);
+            gpu.misalign(false);
+            ASSERT_EQ(bench.output_bytes(), expected) << algorithm << " misaligned " << to_text(p);
+        }
+    });
+}
+
+// Layers as networks have them: many strips, segments and parts.
+TEST(cuda_depthwise, layers_of_networks_are_exact) {
+    CONVGRAD_NEEDS_GPU();
+    workbench bench;
+    gpu_bench gpu;
+    std::uint64_t seed = 100;
+    for (const pass what : all_passes)
+        for (const data_layout layout : {data_layout::nxc, data_layout::ncx})
+            for (const dim kernel : {3, 5, 7})
+                for (const dim stride : {1, 2}) {
+                    problem p;
+                    p.what = what;
+                    p.type = p.out_type = data_type::f32;
+                    p.mb = 4;
+                    p.groups = 40;
+                    p.ic = p.oc = 1;
+                    for (std::size_t d = 1; d < 3; ++d)
+                        p.x[d] = make_axis(56, kernel, stride, 1, kernel / 2, kernel / 2);
+                    set_layouts(p, layout, weights_layout::oix, layout);
+                    bench.load(p, fill::integers, ++seed);
+                    bench.run_reference();
+                    EXPECT_EQ(gpu.run(bench), layout == data_layout::ncx && stride == 1
+                                                  ? "cuda.planes"
+                                                  : "cuda.depthwise");
+                    ASSERT_EQ(bench.compare_exact(), "");
+                }
+}
+
+}  // namespace
+}  // namespace convgrad::test

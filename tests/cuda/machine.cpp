@@ -1,0 +1,161 @@
+#include "cuda/machine.hpp"
+
+#include <cstring>
+#include <stdexcept>
+
+#include <dlfcn.h>
+
+#include <convgrad/error.hpp>
+
+namespace convgrad::test {
+namespace {
+
+constexpr std::size_t margin = 256;
+constexpr unsigned char canary = 0xa5;
+
+void must(CUresult code) {
+    if (code != CUDA_SUCCESS) throw std::runtime_error(cuda::the_driver().words(code));
+}
+
+void *&pointer_of(conv::buffers &data, role r) {
+    switch (r) {
+    case role::src:
+        return data.src;
+    case role::weights:
+        return data.weights;
+    case role::dst:
+        return data.dst;
+    default:
+        return data.bias;
+    }
+}
+
+std::size_t bytes_of(const conv::problem &p, role r) {
+    return static_cast<std::size_t>(span_of(p, r)) * size_of(type_of(p, r));
+}
+
+}  // namespace
+
+const std::string &why_no_gpu() {
+    static const std::string why = [] {
+        try {
+            cuda::the_device(0);
+            return std::string();
+        } catch (const error &e) {
+            return std::string(e.what());
+        }
+    }();
+    return why;
+}
+
+const test_driver &tests_driver() {
+    static const test_driver made = [] {
+        void *const library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
+        test_driver d{};
+        const auto find = [&](auto &function, const char *name) {
+            function =
+                reinterpret_cast<std::remove_reference_t<decltype(function)>>(dlsym(library, name));
+            if (function == nullptr) throw std::runtime_error(name);
+        };
+        find(d.alloc, "cuMemAlloc_v2");
+        find(d.alloc_managed, "cuMemAllocManaged");
+        find(d.alloc_host, "cuMemAllocHost_v2");
+        find(d.free, "cuMemFree_v2");
+        find(d.copy_in, "cuMemcpyHtoD_v2");
+        find(d.copy_out, "cuMemcpyDtoH_v2");
+        find(d.fill, "cuMemsetD8_v2");
+        find(d.begin_capture, "cuStreamBeginCapture_v2");
+        find(d.end_capture, "cuStreamEndCapture");
+        find(d.instantiate, "cuGraphInstantiateWithFlags");
+        find(d.launch_graph, "cuGraphLaunch");
+        find(d.memory_info, "cuMemGetInfo_v2");
+        return d;
+    }();
+    return made;
+}
+
+gpu_memory::~gpu_memory() {
+    if (base_ == 0) return;
+    const cuda::current here(cuda::the_device(0));
+    tests_driver().free(base_);
+}
+
+void gpu_memory::resize(std::size_t bytes, std::size_t offset) {
+    const cuda::current here(cuda::the_device(0));
+    if (bytes > room_ || base_ == 0) {
+        if (base_ != 0) must(tests_driver().free(base_));
+        base_ = 0;
+        room_ = bytes + bytes / 2;
+        must(tests_driver().alloc(&base_, room_ + 3 * margin));
+    }
+    bytes_ = bytes;
+    start_ = margin + offset;
+    must(tests_driver().fill(base_, canary, start_));
+    must(tests_driver().fill(base_ + start_ + bytes, canary, margin));
+}
+
+void *gpu_memory::data() const {
+    return reinterpret_cast<void *>(base_ + start_);
+}
+
+void gpu_memory::copy_in(const void *from, std::size_t bytes) {
+    const cuda::current here(cuda::the_device(0));
+    if (bytes > 0) must(tests_driver().copy_in(base_ + start_, from, bytes));
+}
+
+void gpu_memory::copy_out(void *to, std::size_t bytes) const {
+    const cuda::current here(cuda::the_device(0));
+    if (bytes > 0) must(tests_driver().copy_out(to, base_ + start_, bytes));
+}
+
+void gpu_memory::fill(unsigned char with) {
+    const cuda::current here(cuda::the_device(0));
+    if (bytes_ > 0) must(tests_driver().fill(base_ + start_, with, bytes_));
+}
+
+bool gpu_memory::is_intact() const {
+    const cuda::current here(cuda::the_device(0));
+    unsigned char seen[2 * margin];
+    must(tests_driver().copy_out(seen, base_ + start_ - margin, margin));
+    must(tests_driver().copy_out(seen + margin, base_ + start_ + bytes_, margin));
+    for (const unsigned char byte : seen)
+        if (byte != canary) return false;
+    return true;
+}
+
+gpu_bench::gpu_bench() : device_(cuda::the_device(0)), lane_(device_, nullptr) {}
+
+std::string gpu_bench::run(workbench &on, std::string_view algorithm, std::size_t workspace_limit) {
+    const conv::problem &p = on.problem();
+    const auto plan = cuda::make_plan(
+        p, device_.arch, {.workspace = workspace_limit, .only_algorithm = algorithm});
+    on.restore_outputs();
+    conv::buffers host = on.data(), data{};
+    for (const role r : all_roles) {
+        gpu_memory &m = tensors_[static_cast<std::size_t>(r)];
+        m.resize(bytes_of(p, r), misaligned_ ? size_of(type_of(p, r)) : 0);
+        const void *from = r == role::add ? host.add : pointer_of(host, r);
+        if (from == nullptr) continue;
+        m.copy_in(from, bytes_of(p, r));
+        if (r != role::add) pointer_of(data, r) = m.data();
+    }
+    const bool in_place = host.add != nullptr && host.add == pointer_of(host, output_of(p));
+    if (host.add != nullptr)
+        data.add = in_place ? pointer_of(data, output_of(p))
+                            : tensors_[static_cast<std::size_t>(role::add)].data();
+    workspace_.resize(plan->workspace());
+    workspace_.fill(0xff);
+    plan->execute({&data, 1}, workspace_.data(), lane_);
+    lane_.wait();
+    for (const role r : all_roles) {
+        const gpu_memory &m = tensors_[static_cast<std::size_t>(r)];
+        if (!m.is_intact()) throw std::logic_error("written beside a tensor: " + to_text(p));
+        if (r == role::add || pointer_of(data, r) == nullptr || !on.is_written(r)) continue;
+        m.copy_out(pointer_of(host, r), bytes_of(p, r));
+    }
+    if (!workspace_.is_intact())
+        throw std::logic_error("written beside the workspace: " + to_text(p));
+    return std::string(plan->algorithm());
+}
+
+}  // namespace convgrad::test

@@ -1,0 +1,86 @@
+// A GPU for tests: memory that is watched for writes out of place, and problems that run on it.
+#pragma once
+
+#include <cstdlib>
+
+#include <gtest/gtest.h>
+
+#include "cuda/backend.hpp"
+#include "cuda/plan.hpp"
+#include "support/workbench.hpp"
+
+namespace convgrad::test {
+
+/// Why there is no GPU to test on; empty if there is one.
+const std::string &why_no_gpu();
+
+/// Skips a test without a GPU; fails it where CONVGRAD_REQUIRE_GPU is set.
+#define CONVGRAD_NEEDS_GPU()                                                                       \
+    if (!why_no_gpu().empty()) {                                                                   \
+        if (std::getenv("CONVGRAD_REQUIRE_GPU") != nullptr) FAIL() << why_no_gpu();                \
+        GTEST_SKIP() << why_no_gpu();                                                              \
+    }
+
+/// Driver functions that only tests need.
+struct test_driver {
+    CUresult (*alloc)(CUdeviceptr *, std::size_t);
+    CUresult (*alloc_managed)(CUdeviceptr *, std::size_t, unsigned);
+    CUresult (*alloc_host)(void **, std::size_t);
+    CUresult (*free)(CUdeviceptr);
+    CUresult (*copy_in)(CUdeviceptr, const void *, std::size_t);
+    CUresult (*copy_out)(void *, CUdeviceptr, std::size_t);
+    CUresult (*fill)(CUdeviceptr, unsigned char, std::size_t);
+    CUresult (*begin_capture)(CUstream, CUstreamCaptureMode);
+    CUresult (*end_capture)(CUstream, CUgraph *);
+    CUresult (*instantiate)(CUgraphExec *, CUgraph, unsigned long long);
+    CUresult (*launch_graph)(CUgraphExec, CUstream);
+    CUresult (*memory_info)(std::size_t *, std::size_t *);
+};
+const test_driver &tests_driver();
+
+/// Memory of the GPU, between canaries.
+class gpu_memory {
+public:
+    gpu_memory() = default;
+    explicit gpu_memory(std::size_t bytes) { resize(bytes); }
+    ~gpu_memory();
+    gpu_memory(const gpu_memory &) = delete;
+    gpu_memory &operator=(const gpu_memory &) = delete;
+
+    /// `offset` bytes behind an aligned address.
+    void resize(std::size_t bytes, std::size_t offset = 0);
+    [[nodiscard]] void *data() const;
+    void copy_in(const void *from, std::size_t bytes);
+    void copy_out(void *to, std::size_t bytes) const;
+    void fill(unsigned char with);
+    /// Whether nobody wrote before or behind it.
+    [[nodiscard]] bool is_intact() const;
+
+private:
+    CUdeviceptr base_ = 0;
+    std::size_t bytes_ = 0, room_ = 0, start_ = 0;  // start: of the data
+};
+
+/// Runs the problem of a workbench on the GPU, its results where the workbench compares them.
+class gpu_bench {
+public:
+    gpu_bench();
+
+    /// Throws what make_plan throws. The name of the algorithm that ran.
+    std::string run(workbench &on, std::string_view algorithm = {},
+        std::size_t workspace_limit = std::numeric_limits<std::size_t>::max());
+
+    /// Tensors start one element behind an aligned address.
+    void misalign(bool on) { misaligned_ = on; }
+    [[nodiscard]] const cuda::device &device() const { return device_; }
+    [[nodiscard]] cuda::lane &lane() { return lane_; }
+
+private:
+    const cuda::device &device_;
+    cuda::lane lane_;
+    std::array<gpu_memory, 5> tensors_;
+    gpu_memory workspace_;
+    bool misaligned_ = false;
+};
+
+}  // namespace convgrad::test
