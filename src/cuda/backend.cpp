@@ -18,7 +18,6 @@ std::atomic<unsigned> grid_limit{0};
 engines::backend_facts facts_of(const device &on) {
     return {.kind = engine_kind::cuda,
         .device = on.index,
-        .threads = 1,
         .set = isa::portable,
         .alignment = scratch_alignment};
 }
