@@ -2,12 +2,36 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from . import _policy
 from ._functions import convolution, transposed
+
+_PLAIN = (F.conv1d, F.conv2d, F.conv3d)
+_PLAIN_TRANSPOSED = (F.conv_transpose1d, F.conv_transpose2d, F.conv_transpose3d)
+
+
+def _compute(
+    module: Any,
+    ours: Callable[..., Tensor],
+    theirs: Callable[..., Tensor],
+    input: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+) -> Tensor:
+    """The policy "faster": by whoever was faster on such tensors."""
+    known = module._convgrad_faster
+    if torch.compiler.is_compiling():
+        return ours(input, weight, bias)
+    key = _policy.signature(input, (weight, bias))
+    if key not in known:
+        known[key] = _policy.is_faster(ours, theirs, input, weight, bias)
+    return (ours if known[key] else theirs)(input, weight, bias)
 
 
 class _Convolution:
@@ -20,8 +44,16 @@ class _Convolution:
         if self.padding_mode != "zeros":
             input = F.pad(input, self._reversed_padding_repeated_twice, mode=self.padding_mode)
             padding = 0
-        return convolution(
-            self._axes, input, weight, bias, self.stride, padding, self.dilation, self.groups
+        rest = (self.stride, padding, self.dilation, self.groups)
+        if "_convgrad_faster" not in self.__dict__:
+            return convolution(self._axes, input, weight, bias, *rest)
+        return _compute(
+            self,
+            lambda x, w, b: convolution(self._axes, x, w, b, *rest),
+            lambda x, w, b: _PLAIN[self._axes - 1](x, w, b, *rest),
+            input,
+            weight,
+            bias,
         )
 
 
@@ -40,16 +72,16 @@ class _Transposed:
             self._axes,
             self.dilation,
         )
-        return transposed(
-            self._axes,
+        rest = (self.stride, self.padding, output_padding, self.groups, self.dilation)
+        if "_convgrad_faster" not in self.__dict__:
+            return transposed(self._axes, input, self.weight, self.bias, *rest)
+        return _compute(
+            self,
+            lambda x, w, b: transposed(self._axes, x, w, b, *rest),
+            lambda x, w, b: _PLAIN_TRANSPOSED[self._axes - 1](x, w, b, *rest),
             input,
             self.weight,
             self.bias,
-            self.stride,
-            self.padding,
-            output_padding,
-            self.groups,
-            self.dilation,
         )
 
 
@@ -114,20 +146,34 @@ def from_module(module: nn.Module) -> nn.Module:
     return made
 
 
-def accelerate(model: nn.Module) -> nn.Module:
+def accelerate(model: nn.Module, *, policy: str = "all") -> nn.Module:
     """Swaps all convolutions of a model, in place, and returns the model.
 
     Parameters stay the same objects, so it may be called before or after an optimizer is made.
     Subclasses of PyTorch's modules may compute something else and are left alone. A model that is
     itself one convolution is not changed; the module that takes it over is returned.
+
+    `policy="all"`: this library computes them all. `policy="faster"`: whoever is faster. The first
+    time that a layer sees tensors of some shape, type and layout it is computed by both, four times
+    each, and the choice is kept (not under `torch.compile`, where this library computes). Which one
+    it is decides the last bits of the results.
     """
+    if policy not in ("all", "faster"):
+        raise ValueError(f'policy is {policy!r}; it must be "all" or "faster"')
+
+    def take(module: nn.Module) -> nn.Module:
+        made = from_module(module)
+        if policy == "faster":
+            made.__dict__["_convgrad_faster"] = {}
+        return made
+
     if type(model) in _MODULES:
-        return from_module(model)
+        return take(model)
     taken: dict[nn.Module, nn.Module] = {}  # one module used twice stays one
     for parent in list(model.modules()):
         for name, child in parent._modules.items():
             if child is not None and type(child) in _MODULES:
                 if child not in taken:
-                    taken[child] = from_module(child)
+                    taken[child] = take(child)
                 parent._modules[name] = taken[child]
     return model

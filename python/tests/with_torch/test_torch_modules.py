@@ -74,6 +74,65 @@ def test_modules_can_be_copied_and_saved(tmp_path):
     assert torch.equal(model.double()(data.double()), model(data.double()))
 
 
+def make_choices(monkeypatch, choose):
+    """Lets accelerate's policy "faster" decide by `choose` instead of by the clock."""
+    asked = []
+
+    def decide(ours, theirs, *tensors):
+        asked.append(tensors[0].shape)
+        return choose(tensors[0])
+
+    monkeypatch.setattr("convgrad.torch._policy.is_faster", decide)
+    return asked
+
+
+@pytest.mark.parametrize("axes", [1, 2, 3])
+def test_policy_takes_whoever_is_faster(axes, monkeypatch):
+    name = f"{axes}d"
+    stock = nn.Sequential(
+        getattr(nn, "Conv" + name)(3, 6, 3, padding=1), getattr(nn, "ConvTranspose" + name)(6, 2, 3)
+    )
+    ours, faster = ct.accelerate(copy.deepcopy(stock)), ct.accelerate(copy.deepcopy(stock), policy="faster")
+    small, large = torch.randn(2, 3, *[5] * axes), torch.randn(2, 3, *[6] * axes)
+    asked = make_choices(monkeypatch, lambda x: x.shape[2] == 5)
+    for _ in range(2):  # the second time from memory
+        assert torch.equal(faster[0](small), ours[0](small))
+        assert torch.equal(faster[0](large), stock[0](large))
+    mapped = stock[0](large)
+    assert torch.equal(faster[1](mapped), stock[1](mapped))
+    assert len(asked) == 3
+    with torch.no_grad():  # a question of its own
+        faster[0](small)
+    assert len(asked) == 4
+
+
+def test_policy_measures_without_side_effects():
+    model = ct.accelerate(nn.Sequential(nn.Conv2d(3, 4, 3), nn.Conv2d(4, 2, 3)), policy="faster")
+    calls = []
+    model[0].register_forward_hook(lambda *_: calls.append(1))
+    data = torch.randn(2, 3, 9, 9, requires_grad=True)
+    model(data).sum().backward()
+    assert len(calls) == 1
+    expected = torch.autograd.grad(model(data).sum(), (data, *model.parameters()))
+    for tensor, gradient in zip((data, *model.parameters()), expected):
+        torch.testing.assert_close(tensor.grad, gradient, rtol=1e-4, atol=1e-4)
+    assert all(type(choice) is bool for m in model for choice in m._convgrad_faster.values())
+    assert torch.equal(copy.deepcopy(model)(data), model(data))
+    with torch.autocast("cpu", torch.bfloat16):
+        assert model(data).dtype == torch.bfloat16
+    with pytest.raises(ValueError, match="fastest"):
+        ct.accelerate(nn.Conv2d(1, 1, 1), policy="fastest")
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_policy_under_compile():
+    torch._dynamo.reset()
+    model = ct.accelerate(nn.Sequential(nn.Conv2d(3, 4, 3), nn.ReLU()), policy="faster")
+    data = torch.randn(2, 3, 9, 9)
+    compiled = torch.compile(model, backend="aot_eager", fullgraph=True)
+    torch.testing.assert_close(compiled(data), model(data), rtol=1e-4, atol=1e-4)
+
+
 def test_notebook_example(capsys):
     runpy.run_path(str(EXAMPLES / "train_torch.py"), run_name="__main__")
     assert "convgrad" in capsys.readouterr().out
