@@ -13,6 +13,7 @@
 from ._compile import compile, explain, infer_shape, resolve_pads
 from ._core import (
     CompiledPartition,
+    DeviceFailure,
     Engine,
     Error,
     Explanation,
@@ -23,7 +24,6 @@ from ._core import (
     InvalidShape,
     LogicalTensor,
     Op,
-    DeviceFailure,
     OutOfMemory,
     Partition,
     Refusal,

@@ -1,3 +1,4 @@
+# Written by scripts/python_signatures.py from the op table: change that, or the table.
 """Ops compiled for many calls, explained, or asked for shapes."""
 
 from __future__ import annotations
@@ -6,9 +7,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from . import _core
+from ._arguments import op_outputs
 from ._types import AutoPad, DataFormat, Ints
-
-_BOTH = ("convolution_backward", "conv_transpose_backward")
 
 
 def compile(
@@ -40,13 +40,21 @@ def compile(
     `add` one more. `outputs` may describe the outputs (for strides, or an f32 weights gradient of
     16-bit data). Call the result with arrays; `out=` gives memory to write to.
     """
-    values = (strides, pads_begin, pads_end, dilations, auto_pad, groups, data_format)
-    complete = _outputs(op, inputs, outputs, dst_shape, weights_shape, diff_bias)
     return _core.compile(
         op,
         inputs,
-        complete,
-        (*values, weights_format, output_padding),
+        op_outputs(op, inputs, outputs, dst_shape, weights_shape, diff_bias),
+        (
+            strides,
+            pads_begin,
+            pads_end,
+            dilations,
+            auto_pad,
+            groups,
+            data_format,
+            weights_format,
+            output_padding,
+        ),
         accumulate,
         relu,
         add,
@@ -80,13 +88,21 @@ def explain(
     """What the library would do with an op: algorithm, instruction set, blocks, workspace, and why
     not otherwise. Arguments as for `compile`; nothing is computed.
     """
-    values = (strides, pads_begin, pads_end, dilations, auto_pad, groups, data_format)
-    complete = _outputs(op, inputs, outputs, dst_shape, weights_shape, diff_bias)
     return _core.explain(
         op,
         inputs,
-        complete,
-        (*values, weights_format, output_padding),
+        op_outputs(op, inputs, outputs, dst_shape, weights_shape, diff_bias),
+        (
+            strides,
+            pads_begin,
+            pads_end,
+            dilations,
+            auto_pad,
+            groups,
+            data_format,
+            weights_format,
+            output_padding,
+        ),
         accumulate,
         relu,
         add,
@@ -111,8 +127,22 @@ def infer_shape(
     output_padding: Ints | None = None,
 ) -> tuple[int, ...]:
     """The shape of an op's output for inputs 0 and 1 of these shapes."""
-    values = (strides, pads_begin, pads_end, dilations, auto_pad, groups, data_format)
-    return _core.infer_shape(op, first, second, (*values, weights_format, output_padding))
+    return _core.infer_shape(
+        op,
+        first,
+        second,
+        (
+            strides,
+            pads_begin,
+            pads_end,
+            dilations,
+            auto_pad,
+            groups,
+            data_format,
+            weights_format,
+            output_padding,
+        ),
+    )
 
 
 def resolve_pads(
@@ -136,45 +166,20 @@ def resolve_pads(
     `data` is the shape from which it is taken: src, or diff_dst for the gradients of the transposed
     convolution, or diff_src for `convolution_backward_data`, whose diff_dst is `other`.
     """
-    values = (strides, pads_begin, pads_end, dilations, auto_pad, groups, data_format)
-    return _core.resolve_pads(op, data, other, kernel, (*values, weights_format, output_padding))
-
-
-def _describe(tensor: Any, shape: Sequence[int] | None = None) -> _core.LogicalTensor:
-    """A packed tensor of the same type, and of the same shape unless another one is given."""
-    if not isinstance(tensor, _core.LogicalTensor):
-        if not hasattr(tensor, "dtype") or not hasattr(tensor, "shape"):
-            raise _core.InvalidArgument(
-                f"invalid argument: an input is {tensor!r}; it must be an array or a LogicalTensor"
-            )
-        return _core.LogicalTensor(0, tensor.dtype, shape or tuple(tensor.shape))
-    return _core.LogicalTensor(tensor.id, tensor.dtype, shape or tensor.shape)
-
-
-def _outputs(
-    op: str,
-    inputs: Sequence[Any],
-    outputs: Sequence[Any] | None,
-    dst_shape: Sequence[int] | None,
-    weights_shape: Sequence[int] | None,
-    diff_bias: bool,
-) -> list[Any]:
-    """Descriptions of all outputs: those given, the others of the type of input 0."""
-    if not inputs:
-        raise _core.InvalidArgument("invalid argument: inputs is empty; an op has at least two")
-    made = list(outputs or ())
-    dtype = _describe(inputs[0]).dtype
-    if op in _BOTH:
-        if len(inputs) != 3:
-            raise _core.InvalidArgument(
-                f"invalid argument: {op} was given {len(inputs)} inputs; "
-                "it takes src, diff_dst, weights"
-            )
-        made += [_describe(inputs[0]), _describe(inputs[2])][len(made) :]
-    elif not made:
-        shape = dst_shape if dst_shape is not None else weights_shape
-        made.append(_core.LogicalTensor(0, dtype, shape))
-    count = 2 if op in _BOTH else 1
-    if diff_bias and len(made) == count:
-        made.append(_core.LogicalTensor(0, dtype))
-    return made
+    return _core.resolve_pads(
+        op,
+        data,
+        other,
+        kernel,
+        (
+            strides,
+            pads_begin,
+            pads_end,
+            dilations,
+            auto_pad,
+            groups,
+            data_format,
+            weights_format,
+            output_padding,
+        ),
+    )

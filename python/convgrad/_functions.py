@@ -1,3 +1,4 @@
+# Written by scripts/python_signatures.py from the op table: change that, or the table.
 """One function per op.
 
 Arrays are NumPy's (bf16 through ml_dtypes) or anything with `__dlpack__`; results are of the kind of
@@ -11,6 +12,7 @@ from collections.abc import Sequence
 from typing import Any, Literal, overload
 
 from . import _core
+from ._arguments import gradient_outputs
 from ._types import (
     Array,
     AutoPad,
@@ -20,13 +22,6 @@ from ._types import (
     TransposedWeightsFormat,
     WeightsFormat,
 )
-
-# Values of the op kinds, as in the specification.
-_CONVOLUTION, _BACKWARD_DATA, _BACKWARD_WEIGHTS = 13, 14, 15
-_TRANSPOSE, _TRANSPOSE_BACKWARD_DATA, _TRANSPOSE_BACKWARD_WEIGHTS = 16, 17, 18
-
-_run = _core.run
-_run_both = _core.run_both
 
 
 def convolution(
@@ -48,8 +43,8 @@ def convolution(
     engine: _core.Engine | None = None,
 ) -> Array:
     """dst of a convolution: max(0, conv + bias + add) with `relu`, else conv + bias + add."""
-    return _run(  # type: ignore[no-any-return]
-        _CONVOLUTION,
+    return _core.run(  # type: ignore[no-any-return]
+        13,  # Convolution
         (src, weights, bias, add),
         (
             strides,
@@ -93,8 +88,8 @@ def convolution_backward_data(
     """diff_src of a convolution. `dst_shape` is its shape; without it and `out` the smallest that
     fits, plus `output_padding`. `accumulate` adds into `out`.
     """
-    return _run(  # type: ignore[no-any-return]
-        _BACKWARD_DATA,
+    return _core.run(  # type: ignore[no-any-return]
+        14,  # ConvolutionBackwardData
         (diff_dst, weights, None, None),
         (
             strides,
@@ -181,8 +176,8 @@ def convolution_backward_weights(
     `dtype="f32"` asks for f32 gradients of 16-bit data. `diff_bias=True`, or an array to write to,
     asks for the bias gradient too; then the result is (diff_weights, diff_bias).
     """
-    return _run(
-        _BACKWARD_WEIGHTS,
+    return _core.run(
+        15,  # ConvolutionBackwardWeights
         (src, diff_dst, None, None),
         (
             strides,
@@ -225,8 +220,8 @@ def conv_transpose(
     engine: _core.Engine | None = None,
 ) -> Array:
     """dst of a transposed convolution, with `relu` and `add` as for `convolution`."""
-    return _run(  # type: ignore[no-any-return]
-        _TRANSPOSE,
+    return _core.run(  # type: ignore[no-any-return]
+        16,  # ConvTranspose
         (src, weights, bias, add),
         (
             strides,
@@ -267,8 +262,8 @@ def conv_transpose_backward_data(
     engine: _core.Engine | None = None,
 ) -> Array:
     """diff_src of a transposed convolution. `accumulate` adds into `out`."""
-    return _run(  # type: ignore[no-any-return]
-        _TRANSPOSE_BACKWARD_DATA,
+    return _core.run(  # type: ignore[no-any-return]
+        17,  # ConvTransposeBackwardData
         (diff_dst, weights, None, None),
         (
             strides,
@@ -354,8 +349,8 @@ def conv_transpose_backward_weights(
     engine: _core.Engine | None = None,
 ) -> Any:
     """diff_weights of a transposed convolution; see `convolution_backward_weights`."""
-    return _run(
-        _TRANSPOSE_BACKWARD_WEIGHTS,
+    return _core.run(
+        18,  # ConvTransposeBackwardWeights
         (src, diff_dst, None, None),
         (
             strides,
@@ -403,8 +398,8 @@ def convolution_backward(
     in it means: a new one. `dtype` is that of diff_weights and diff_bias.
     """
     return Gradients(
-        *_run_both(
-            _CONVOLUTION,
+        *_core.run_both(
+            13,  # Convolution
             (src, diff_dst, weights),
             (
                 strides,
@@ -417,7 +412,7 @@ def convolution_backward(
                 weights_format,
                 None,
             ),
-            _outputs(out, diff_bias),
+            gradient_outputs(out, diff_bias),
             accumulate,
             dtype,
             engine,
@@ -447,8 +442,8 @@ def conv_transpose_backward(
 ) -> Gradients:
     """Both gradients of a transposed convolution; see `convolution_backward`."""
     return Gradients(
-        *_run_both(
-            _TRANSPOSE,
+        *_core.run_both(
+            16,  # ConvTranspose
             (src, diff_dst, weights),
             (
                 strides,
@@ -461,23 +456,9 @@ def conv_transpose_backward(
                 weights_format,
                 output_padding,
             ),
-            _outputs(out, diff_bias),
+            gradient_outputs(out, diff_bias),
             accumulate,
             dtype,
             engine,
         )
-    )
-
-
-def _outputs(out: Sequence[Any] | None, diff_bias: bool) -> tuple[Any, Any, Any]:
-    """(diff_src, diff_weights, diff_bias) in which None, or True for diff_bias, asks for a new one."""
-    if out is None:
-        return None, None, diff_bias
-    if len(out) == 2:
-        return out[0], out[1], diff_bias
-    if len(out) == 3:
-        return out[0], out[1], diff_bias if out[2] is None else out[2]
-    raise _core.InvalidArgument(
-        f"invalid argument: out has {len(out)} entries; it must be "
-        "(diff_src, diff_weights) or (diff_src, diff_weights, diff_bias)"
     )

@@ -31,8 +31,11 @@ std::string text_of(const dims &list);
 /// "Convolution" or "convolution"; any name of the specification or of the Python functions.
 op_kind kind_from_python(std::string_view name);
 
-/// The tuple (strides, pads_begin, pads_end, dilations, auto_pad, groups, data_format,
-/// weights_format, output_padding) for data tensors of this rank. The strings belong to the tuple.
+/// The order in which the Python functions pass attributes.
+inline constexpr const char *attribute_order[] = {"strides", "pads_begin", "pads_end", "dilations",
+    "auto_pad", "groups", "data_format", "weights_format", "output_padding"};
+
+/// A tuple in that order for data tensors of this rank. The strings belong to the tuple.
 attributes attributes_from_python(const nb::tuple &given, std::size_t rank);
 
 }  // namespace convgrad::python

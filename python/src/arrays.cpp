@@ -17,7 +17,8 @@
 namespace convgrad::python {
 namespace {
 
-/// NumPy's names, looked up once and kept for the life of the process.
+/// NumPy's names, looked up when its first array comes and kept for the life of the process:
+/// importing NumPy takes longer than all the rest.
 struct numpy_names {
     nb::object array_type, empty, from_dlpack, uint16, float32, float16;
 };
@@ -96,7 +97,24 @@ bool is_jax(nb::handle object) {
     return root == "jaxlib" || root == "jax";
 }
 
+const numpy_names &load_numpy() {
+    if (numpy == nullptr) {
+        const nb::module_ module = nb::module_::import_("numpy");
+        numpy = new numpy_names{module.attr("ndarray"), module.attr("empty"),
+            module.attr("from_dlpack"), module.attr("uint16"), module.attr("float32"),
+            module.attr("float16")};
+    }
+    return *numpy;
+}
+
 bool is_numpy(nb::handle object) {
+    if (numpy == nullptr) {
+        // There are arrays only where somebody has imported it.
+        const nb::str name("numpy");
+        const nb::object module = nb::steal(PyImport_GetModule(name.ptr()));
+        if (!module.is_valid() || !nb::hasattr(module, "ndarray")) return false;
+        load_numpy();
+    }
     return PyObject_TypeCheck(
         object.ptr(), reinterpret_cast<PyTypeObject *>(numpy->array_type.ptr()));
 }
@@ -361,14 +379,10 @@ nb::object result::finish() {
     if (is_jax(like_)) return nb::module_::import_("jax.numpy").attr("from_dlpack")(capsule);
     if (nb::hasattr(like_, "__array_namespace__"))
         return like_.attr("__array_namespace__")().attr("from_dlpack")(capsule);
-    return numpy->from_dlpack(capsule);
+    return load_numpy().from_dlpack(capsule);
 }
 
 void bind_arrays(nb::module_ &m) {
-    const nb::module_ module = nb::module_::import_("numpy");
-    numpy =
-        new numpy_names{module.attr("ndarray"), module.attr("empty"), module.attr("from_dlpack"),
-            module.attr("uint16"), module.attr("float32"), module.attr("float16")};
     nb::class_<raw_view>(m, "View").def("__init__",
         [](raw_view *self, std::uintptr_t data, int type, nb::handle shape, nb::handle strides) {
             new (self) raw_view{reinterpret_cast<void *>(data), static_cast<data_type>(type),

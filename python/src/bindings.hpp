@@ -16,6 +16,7 @@ void bind_functions(nb::module_ &m);
 void bind_graph(nb::module_ &m);
 void bind_compile(nb::module_ &m);
 void bind_explain(nb::module_ &m);
+void bind_schema(nb::module_ &m);
 void bind_xla(nb::module_ &m);
 void bind_native(nb::module_ &m);
 

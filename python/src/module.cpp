@@ -11,6 +11,7 @@ NB_MODULE(_core, m) {
     bind_graph(m);
     bind_compile(m);
     bind_explain(m);
+    bind_schema(m);
     bind_xla(m);
     bind_native(m);
 }

@@ -105,6 +105,20 @@ def test_workers_of_a_data_loader():
         assert pool.map(_total, range(6)) == [_total(seed) for seed in range(6)]
 
 
+def test_importing_imports_no_framework():
+    """NumPy takes longer to import than all the rest, the others take seconds."""
+    program = (
+        "import sys, convgrad\n"
+        "convgrad.infer_shape('convolution', (1, 8, 8, 3), (3, 3, 3, 4))\n"
+        "found = {'numpy', 'ml_dtypes', 'torch', 'jax'} & set(sys.modules)\n"
+        "assert not found, found\n"
+        "import numpy as np\n"
+        "ones = lambda *shape: np.ones(shape, np.float32)\n"
+        "assert convgrad.convolution(ones(1, 5, 2), ones(1, 2, 3)).max() == 2\n"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True)
+
+
 def test_no_openmp():
     """Two OpenMP runtimes in one process hang or oversubscribe; ours brings none."""
     program = (

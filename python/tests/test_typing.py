@@ -1,7 +1,10 @@
 """The type hints, as a type checker and a reader of help() see them."""
 
+import ast
+import importlib.util
 import inspect
 import pathlib
+import re
 import subprocess
 import sys
 
@@ -46,12 +49,48 @@ def test_the_package_itself(root):
     assert found.returncode == 0, found.stdout
 
 
-def test_stubs_name_what_the_extension_has():
-    stub = (pathlib.Path(convgrad.__file__).parent / "_core.pyi").read_text()
+def members(nodes):
+    """Public names that a list of statements defines, with what classes among them define."""
+    found = {}
+    for node in nodes:
+        if isinstance(node, (ast.ClassDef, ast.FunctionDef)):
+            found[node.name] = members(node.body) if isinstance(node, ast.ClassDef) else {}
+        elif isinstance(node, ast.AnnAssign):
+            found[node.target.id] = {}
+    return {name: inner for name, inner in found.items() if not name.startswith("_")}
+
+
+def test_stubs_name_what_the_extension_has_and_nothing_else():
     core = sys.modules["convgrad._core"]
-    for name in vars(core):
-        if not name.startswith("_"):
-            assert f"class {name}" in stub or f"def {name}(" in stub, name
+    path = pathlib.Path(convgrad.__file__).parent / "_core.pyi"
+    stub = members(ast.parse(path.read_text()).body)
+    public = lambda thing: {name for name in vars(thing) if not name.startswith("_")}
+    assert set(stub) == public(core)
+    for name, inner in stub.items():
+        thing = getattr(core, name)
+        if isinstance(thing, type):
+            assert set(inner) == public(thing), name
+
+
+def test_signatures_are_those_of_the_op_table(root):
+    """As `scripts/python_signatures.py` writes them."""
+    path = root / "scripts" / "python_signatures.py"
+    spec = importlib.util.spec_from_file_location("python_signatures", path)
+    script = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(script)
+    for file, text in script.files().items():
+        assert file.read_text() == text, f"run {path}"
+
+
+def test_the_op_table_is_what_the_library_checks():
+    """A keyword of a function is an attribute of its op, and the other way round."""
+    for schema in convgrad._core.schemas():
+        name = re.sub(r"(?<!^)(?=[A-Z])", "_", schema["name"]).lower()
+        parameters = inspect.signature(getattr(convgrad, name)).parameters
+        attributes = {a["name"] for a in schema["attributes"]}
+        options = {"relu", "add", "dtype", "diff_bias", "out", "engine"}
+        inputs = {i["name"] for i in schema["inputs"]}
+        assert set(parameters) - options == attributes | inputs
 
 
 def test_every_function_is_documented():

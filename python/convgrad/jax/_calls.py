@@ -1,11 +1,4 @@
-"""convgrad for JAX: differentiable convolutions that run on the CPU.
-
-    dst = convgrad.jax.convolution(src, weights, strides=2, auto_pad="same_upper")
-
-The functions take the attributes of the specification and work under `jax.jit`, `jax.grad` (any number
-of times), `jax.vmap` and `jax.shard_map`. They are custom calls of XLA: the library computes on XLA's
-threads, where XLA's buffers lie.
-"""
+"""The custom calls of XLA, their derivatives, and what is checked before."""
 
 from __future__ import annotations
 
@@ -18,10 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.custom_derivatives import SymbolicZero
 
-from . import _core
-from ._types import AutoPad, DataFormat, Ints, TransposedWeightsFormat, WeightsFormat
-
-__all__ = ["conv_transpose", "convolution"]
+from .. import _core
 
 for _name, _target in _core.xla_targets().items():
     jax.ffi.register_ffi_target(_name, _target, platform="cpu")
@@ -269,27 +259,25 @@ def _check_type(name: str, x: Any, src: Any) -> None:
         )
 
 
-def _layer(op: str, src: Any, weights: Any, attributes: dict[str, Any]) -> _Layer:
+def _layer(op: str, src: Any, weights: Any, values: tuple[Any, ...]) -> _Layer:
     if src.dtype not in (jnp.float32, jnp.bfloat16, jnp.float16):
         raise _core.InvalidOp(
             f"invalid op: src has type {src.dtype}; it must be float32, bfloat16 or float16"
         )
     _check_type("weights", weights, src)
-    names = ("strides", "pads_begin", "pads_end", "dilations", "auto_pad", "groups", "data_format")
-    values = [attributes.get(name) for name in (*names, "weights_format", "output_padding")]
-    dst = _core.infer_shape(op, src.shape, weights.shape, tuple(values))
+    dst = _core.infer_shape(op, src.shape, weights.shape, values)
     static = {
-        name: _static(value, src.ndim - 2)
-        for name, value in attributes.items()
-        if name != "groups" and value is not None
+        name: np.int64(value) if name == "groups" else _static(value, src.ndim - 2)
+        for name, value in zip(_core.ATTRIBUTES, values)
+        if value is not None
     }
-    static["groups"] = np.int64(attributes["groups"])
     return _Layer(op, tuple(static.items()), tuple(src.shape), tuple(weights.shape), tuple(dst))
 
 
-def _run(op: str, src: Any, weights: Any, bias: Any, attributes: dict[str, Any]) -> Any:
+def run(op: str, src: Any, weights: Any, bias: Any, values: tuple[Any, ...]) -> Any:
+    """A layer with attributes in the order of `_core.ATTRIBUTES`."""
     src, weights = jnp.asarray(src), jnp.asarray(weights)
-    layer = _layer(op, src, weights, attributes)
+    layer = _layer(op, src, weights, values)
     if bias is not None:
         bias = jnp.asarray(bias)
         if bias.shape != layer.bias:
@@ -302,61 +290,3 @@ def _run(op: str, src: Any, weights: Any, bias: Any, attributes: dict[str, Any])
     given = [x for x in (src, weights, bias) if x is not None]
     axes = frozenset().union(*map(_axes, given))
     return _forward(layer, *(None if x is None else _vary(x, axes) for x in (src, weights, bias)))
-
-
-def convolution(
-    src: jax.Array,
-    weights: jax.Array,
-    bias: jax.Array | None = None,
-    *,
-    strides: Ints = 1,
-    pads_begin: Ints = 0,
-    pads_end: Ints = 0,
-    dilations: Ints = 1,
-    auto_pad: AutoPad = "none",
-    groups: int = 1,
-    data_format: DataFormat = "NXC",
-    weights_format: WeightsFormat = "XIO",
-) -> jax.Array:
-    """`convgrad.convolution` as a differentiable function of JAX."""
-    attributes = {
-        "strides": strides,
-        "pads_begin": pads_begin,
-        "pads_end": pads_end,
-        "dilations": dilations,
-        "auto_pad": auto_pad,
-        "groups": groups,
-        "data_format": data_format,
-        "weights_format": weights_format,
-    }
-    return _run("convolution", src, weights, bias, attributes)
-
-
-def conv_transpose(
-    src: jax.Array,
-    weights: jax.Array,
-    bias: jax.Array | None = None,
-    *,
-    strides: Ints = 1,
-    pads_begin: Ints = 0,
-    pads_end: Ints = 0,
-    dilations: Ints = 1,
-    auto_pad: AutoPad = "none",
-    groups: int = 1,
-    data_format: DataFormat = "NXC",
-    weights_format: TransposedWeightsFormat = "XOI",
-    output_padding: Ints | Sequence[int] = 0,
-) -> jax.Array:
-    """`convgrad.conv_transpose` as a differentiable function of JAX."""
-    attributes = {
-        "strides": strides,
-        "pads_begin": pads_begin,
-        "pads_end": pads_end,
-        "dilations": dilations,
-        "auto_pad": auto_pad,
-        "groups": groups,
-        "data_format": data_format,
-        "weights_format": weights_format,
-        "output_padding": output_padding,
-    }
-    return _run("conv_transpose", src, weights, bias, attributes)
