@@ -5,7 +5,7 @@ JOBS   ?= $(shell nproc)
 PREFIX ?= /usr/local
 SOAK_SECONDS ?= 3600
 
-.PHONY: run test test-sanitize test-torch test-cuda check-reproducible build setup install clean format tidy fuzz soak accuracy help
+.PHONY: run test test-sanitize test-torch test-cuda check-reproducible wheel build setup install clean format tidy fuzz soak accuracy help
 
 run: build ## set up, build, check all ops and types, then train a network and write a report
 	$(BUILD)/bin/convgrad verify
@@ -31,6 +31,9 @@ test-cuda: build ## pass the tests of the CUDA engine on this machine's GPU, whi
 
 accuracy: build ## measure errors against f64 and rewrite the tables of docs/accuracy.md
 	tests/accuracy/write_tables.sh $(BUILD)/bin/convgrad_accuracy docs/accuracy.md
+
+wheel: setup ## build a Python wheel for other machines into build/wheel, and try it in a clean environment
+	scripts/wheel.sh
 
 soak: build ## random layers for SOAK_SECONDS (an hour): same bits, memory and handles flat
 	$(BUILD)/bin/convgrad_soak $(SOAK_SECONDS)

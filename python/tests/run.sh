@@ -28,7 +28,12 @@ if ! cmp -s "$requirements" "$venv/installed.txt"; then
 fi
 
 cd "$root"
-"$venv/bin/python" -m pip install --quiet --disable-pip-version-check --no-build-isolation --no-deps \
-    --force-reinstall --config-settings=build-dir="$venv/build" \
+rm -rf "$venv/wheel"
+"$venv/bin/python" -m pip wheel --quiet --disable-pip-version-check --no-build-isolation --no-deps \
+    --wheel-dir "$venv/wheel" --config-settings=build-dir="$venv/build" \
     --config-settings=cmake.define.CONVGRAD_OBJECT_LIST="$objects" .
+CONVGRAD_WHEEL=$(echo "$venv"/wheel/*.whl)
+export CONVGRAD_WHEEL
+"$venv/bin/python" -m pip install --quiet --disable-pip-version-check --no-deps --force-reinstall \
+    "$CONVGRAD_WHEEL"
 "$venv/bin/python" -m pytest "$@"
