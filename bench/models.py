@@ -114,7 +114,8 @@ class WaveNet(nn.Module):
         self.gates = nn.ModuleList(nn.Conv1d(width, 2 * width, 2, dilation=d) for d in dilations)
         self.mix = nn.ModuleList(nn.Conv1d(width, width, 1) for _ in dilations)
         self.skip = nn.ModuleList(nn.Conv1d(width, width, 1) for _ in dilations)
-        self.last = nn.Sequential(nn.ReLU(), nn.Conv1d(width, 128, 1), nn.ReLU(), nn.Conv1d(128, 256, 1))
+        last = [nn.ReLU(), nn.Conv1d(width, 128, 1), nn.ReLU(), nn.Conv1d(128, 256, 1)]
+        self.last = nn.Sequential(*last)
         self.data = (torch.randn(batch, 1, length), torch.randint(0, 256, (batch, length)))
 
     def forward(self, x, labels):
@@ -284,7 +285,8 @@ def print_table(rows):
     for model in dict.fromkeys(r["model"] for r in rows):
         cells = []
         for column in columns:
-            found = [r for r in rows if r["model"] == model and (r["dtype"], r["data_format"]) == column]
+            of_model = [r for r in rows if r["model"] == model]
+            found = [r for r in of_model if (r["dtype"], r["data_format"]) == column]
             text = f"{found[0]['ratio']:.2f}" if found else ""
             if found and found[0]["share"] is not None:
                 text += f" ({found[0]['share']:.0%})"
@@ -302,9 +304,9 @@ def print_losers(rows, count=5):
         lost = lambda r: (r["ours_ms"] - r["stock_ms"]) * r["count"]
         losers = sorted((r for r in row["layers"] or [] if r["ratio"] < 0.97), key=lost)
         for r in losers[::-1][:count]:
+            shapes = " | ".join("x".join(map(str, r[side])) for side in ("input", "weight"))
             print(f"| {row['model']} | {row['dtype']} {row['data_format']} | {r['layer']} | "
-                  f"{'x'.join(map(str, r['input']))} | {'x'.join(map(str, r['weight']))} | {r['count']} | "
-                  f"{r['stock_ms']:.2f} | {r['ours_ms']:.2f} | {r['ratio']:.2f} |")  # fmt: skip
+                  f"{shapes} | {r['count']} | {r['stock_ms']:.2f} | {r['ours_ms']:.2f} | {r['ratio']:.2f} |")  # fmt: skip
 
 
 def arguments():
@@ -340,8 +342,8 @@ def main():
                 if options.json:
                     print(json.dumps(row), flush=True)
                 else:
-                    print(f"{name} {dtype} {data_format}: {row['stock_ms']:.0f} -> {row['ours_ms']:.0f} ms, "
-                          f"{row['ratio']:.2f}", file=sys.stderr, flush=True)  # fmt: skip
+                    times = f"{row['stock_ms']:.0f} -> {row['ours_ms']:.0f} ms, {row['ratio']:.2f}"
+                    print(f"{name} {dtype} {data_format}: {times}", file=sys.stderr, flush=True)
     if not options.json:
         print_table(rows)
         if options.layers:

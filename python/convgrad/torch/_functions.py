@@ -51,9 +51,7 @@ def convolution(
     groups: int,
 ) -> Tensor:
     if _convolve is not None and not torch.compiler.is_compiling():
-        made = _convolve(
-            False, axes, input, weight, bias, stride, padding, 0, dilation, groups
-        )
+        made = _convolve(False, axes, input, weight, bias, stride, padding, 0, dilation, groups)
         if made is not NotImplemented:
             return made
     if not _is_ours(input, weight):

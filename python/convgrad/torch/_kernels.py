@@ -197,7 +197,7 @@ def register(namespace: str, library: torch.library.Library) -> None:
     def differentiate_backward(
         ctx: Any, grad_input: Tensor | None, grad_weight: Tensor | None, grad_bias: Tensor | None
     ) -> tuple[Any, ...]:
-        """The gradient is linear in each of grad, input and weight: so are these, by the same two ops."""
+        """The gradient is linear in each of grad, input and weight: so are these, by the same ops."""
         grad, input, weight = ctx.saved_tensors
         needs, geometry = ctx.needs_input_grad, ctx.geometry
         for_grad = for_input = for_weight = None

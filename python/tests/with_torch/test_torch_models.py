@@ -24,7 +24,9 @@ def test_steps_agree(models, dtype, data_format):
         "U-Net": lambda batch, size: models.UNet(2, batch, size, width=4, depth=2),
         "3-D U-Net": lambda batch, size: models.UNet(3, batch, 12, width=4, depth=1),
         "DCGAN": lambda batch, size: models.DCGAN(2),
-        "WaveNet": lambda batch, size: models.WaveNet(batch, length=64, width=8, blocks=1, layers=3),
+        "WaveNet": lambda batch, size: models.WaveNet(
+            batch, length=64, width=8, blocks=1, layers=3
+        ),
     }
     assert set(make) < set(models.MODELS)
     models.MODELS.update(make)

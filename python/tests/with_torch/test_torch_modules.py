@@ -92,7 +92,8 @@ def test_policy_takes_whoever_is_faster(axes, monkeypatch):
     stock = nn.Sequential(
         getattr(nn, "Conv" + name)(3, 6, 3, padding=1), getattr(nn, "ConvTranspose" + name)(6, 2, 3)
     )
-    ours, faster = ct.accelerate(copy.deepcopy(stock)), ct.accelerate(copy.deepcopy(stock), policy="faster")
+    ours = ct.accelerate(copy.deepcopy(stock))
+    faster = ct.accelerate(copy.deepcopy(stock), policy="faster")
     small, large = torch.randn(2, 3, *[5] * axes), torch.randn(2, 3, *[6] * axes)
     asked = make_choices(monkeypatch, lambda x: x.shape[2] == 5)
     for _ in range(2):  # the second time from memory

@@ -33,7 +33,9 @@ def tensors(data, weight, geometry, dtype=torch.float32, last=False, requires_gr
     outs = weight[1] * geometry[6] if geometry[4] else weight[0]
     made = [torch.randn(s).to(dtype) for s in (data, weight, (outs,))]
     if last:
-        made[:2] = [t.to(memory_format=FORMATS.get(t.dim(), torch.preserve_format)) for t in made[:2]]
+        made[:2] = [
+            t.to(memory_format=FORMATS.get(t.dim(), torch.preserve_format)) for t in made[:2]
+        ]
     return [t.requires_grad_(requires_grad) for t in made]
 
 
@@ -200,6 +202,10 @@ def test_a_failed_build_tells_why(tmp_path):
         "    assert 'building' in str(failure)\n"
         "else:\n"
         "    raise SystemExit('built by a compiler that fails')\n"
+        "assert (ct._native.path().parent / 'failed.txt').exists()\n"
+        "import subprocess\n"
+        "subprocess.Popen = None  # must not be asked for again\n"
+        "assert ct._native.load() is None\n"
     )
     broken = {"XDG_CACHE_HOME": str(tmp_path), "CXX": "false", "PATH": "/usr/bin:/bin"}
     subprocess.run([sys.executable, "-c", program], env=broken, check=True, timeout=120)

@@ -52,7 +52,9 @@ ours = convgrad.torch.accelerate(model())
 
 
 def run(program, **environment):
-    clean = {k: v for k, v in os.environ.items() if not k.startswith(("OMP_", "CONVGRAD_", "GOMP_"))}
+    clean = {
+        k: v for k, v in os.environ.items() if not k.startswith(("OMP_", "CONVGRAD_", "GOMP_"))
+    }
     ended = subprocess.run(
         [sys.executable, "-c", PRELUDE + textwrap.dedent(program)],
         env={**clean, **environment}, capture_output=True, text=True, timeout=300,
@@ -109,7 +111,9 @@ def test_same_bits_as_on_own_threads():
 
 
 def test_engine_made_before_pytorch_was_imported():
-    clean = "import convgrad, sys\nfirst = convgrad.default_engine()\nassert not first.shares_threads\n"
+    clean = (
+        "import convgrad, sys\nfirst = convgrad.default_engine()\nassert not first.shares_threads\n"
+    )
     program = clean + textwrap.dedent("""
         import torch, convgrad.torch
         torch.set_num_threads(2)
@@ -198,7 +202,10 @@ def test_fork_after_import():
 
 
 def test_fork_before_the_first_import():
-    program = "import os\n" + textwrap.dedent(FORK) + textwrap.dedent("""
+    program = (
+        "import os\n"
+        + textwrap.dedent(FORK)
+        + textwrap.dedent("""
         import torch
         torch.set_num_threads(3)
         x, w = torch.ones(4, 16, 40, 40), torch.ones(16, 16, 3, 3)
@@ -209,6 +216,7 @@ def test_fork_before_the_first_import():
             assert same(convgrad.torch.conv2d(x, w), expected)
         in_child(work)
         """)
+    )
     subprocess.run([sys.executable, "-c", program], check=True, timeout=300)
 
 

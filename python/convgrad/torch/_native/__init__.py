@@ -59,7 +59,8 @@ def _command(built: pathlib.Path) -> list[str]:
 
 
 def _build_in_background(built: pathlib.Path) -> None:
-    if shutil.which(os.environ.get("CXX", "c++")) is None:
+    # A compiler that failed once is not tried again but by build().
+    if shutil.which(os.environ.get("CXX", "c++")) is None or (built.parent / "failed.txt").exists():
         return
     try:
         subprocess.Popen(

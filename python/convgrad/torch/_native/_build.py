@@ -1,7 +1,7 @@
 """_build.py SOURCE TARGET [--wait]: compiles PyTorch's operators, a program of its own.
 
 One at a time: whoever finds another at work leaves, or waits for it. The target appears complete or
-not at all.
+not at all; what the compiler said when it failed is kept beside it.
 """
 
 import fcntl
@@ -40,9 +40,13 @@ def main() -> int:
         made = target.with_suffix(f".{os.getpid()}")
         compiling, linking = flags()
         compiler = os.environ.get("CXX", "c++")
-        done = subprocess.run([compiler, *compiling, source, "-o", str(made), *linking])
+        command = [compiler, *compiling, source, "-o", str(made), *linking]
+        done = subprocess.run(command, stderr=subprocess.PIPE, text=True)
         if done.returncode == 0:
             os.replace(made, target)
+        else:
+            (target.parent / "failed.txt").write_text(done.stderr)
+            sys.stderr.write(done.stderr)
         return done.returncode
 
 
