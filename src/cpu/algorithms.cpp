@@ -9,6 +9,7 @@
 #include "cpu/folded_data.hpp"
 #include "cpu/folded_weights.hpp"
 #include "cpu/kernels/kernels.hpp"
+#include "cpu/long_kernel.hpp"
 #include "cpu/merged_weights.hpp"
 #include "cpu/narrow_data.hpp"
 #include "cpu/narrow_weights.hpp"
@@ -28,6 +29,7 @@ using conv::problem;
 using conv::simplify;
 
 enum class shape : std::uint8_t {
+    unlisted,
     depthwise,
     planes,
     narrow,
@@ -48,6 +50,9 @@ struct algorithm {
 
 /// In order of preference; the first that fits is taken. The last fits every legal problem.
 constexpr algorithm algorithms[] = {
+    {"long.fma", shape::unlisted, operand_format::fma, isa::avx512},
+    {"long.fma", shape::unlisted, operand_format::fma, isa::avx2},
+    {"long.fma", shape::unlisted, operand_format::fma, isa::portable},
     {"depthwise.fma", shape::depthwise, operand_format::fma, isa::avx512},
     {"depthwise.fma", shape::depthwise, operand_format::fma, isa::avx2},
     {"depthwise.fma", shape::depthwise, operand_format::fma, isa::portable},
@@ -180,6 +185,7 @@ std::string refuse(const algorithm &a, const problem &p, const plan_limits &limi
                + std::string(to_string(limits.max_isa)) + " may be used";
     const kernel_set *kernels = find_kernels(a.set, a.format, p.type, p.math);
     if (kernels == nullptr) return "no kernels for " + std::string(to_string(p.type));
+    if (a.form == shape::unlisted) return refuse_long(p, asked);
     if (a.form == shape::depthwise) return refuse_depthwise(p);
     if (a.form == shape::planes) return refuse_planes(p);
     if (a.format == operand_format::amx && p.type == data_type::f32 && p.math == math_mode::accurate
@@ -216,6 +222,8 @@ std::unique_ptr<const plan> build(const algorithm &a, const problem &p, const pl
     const kernel_set &kernels = *find_kernels(a.set, a.format, p.type, p.math);
     const kernel_set *exact = a.format == operand_format::fma ? nullptr : best_fma(a.set);
     const bool weights = p.what == pass::backward_weights;
+    if (a.form == shape::unlisted)
+        return std::make_unique<driver_plan<long_kernel>>(a.name, p, limits, kernels);
     if (a.form == shape::depthwise && weights)
         return std::make_unique<driver_plan<depthwise_weights>>(a.name, p, limits, kernels);
     if (a.form == shape::depthwise)

@@ -27,9 +27,9 @@ void set_apart(axis_patch &patch) {
     const auto old = patch.segments;
     for (auto &starts : patch.start)
         for (dim &start : starts) {
-            std::size_t i = old.size() - 1;
-            while (old[i].at > start) --i;
-            start += static_cast<dim>(i) * patch.row - old[i].at;
+            const auto next = std::upper_bound(old.begin(), old.end(), start,
+                [](dim at, const axis_patch::segment &segment) { return at < segment.at; });
+            start += (next - old.begin() - 1) * patch.row - (next - 1)->at;
         }
     for (std::size_t i = 0; i < old.size(); ++i)
         patch.segments[i] = {static_cast<dim>(i) * patch.row, old[i].in, patch.row};
@@ -120,8 +120,10 @@ bool touches_padding(const axis_walk &walk, dim t0, dim tile) {
 
 bool is_reached(const axis_walk &walk, dim x) {
     const dim residue = x % walk.out_step;
-    return std::any_of(walk.phases.begin(), walk.phases.end(),
-        [&](const axis_phase &phase) { return phase.first == residue; });
+    // Phases are listed by residue.
+    const auto at = std::lower_bound(walk.phases.begin(), walk.phases.end(), residue,
+        [](const axis_phase &phase, dim value) { return phase.first < value; });
+    return at != walk.phases.end() && at->first == residue;
 }
 
 }  // namespace convgrad::cpu

@@ -113,18 +113,20 @@ float careful_sum(const conv::problem &p, const data_roles &roles, const axis_wa
 }
 
 gradient_taps::gradient_taps(const conv::problem &p, const axis_walk (&walk)[3]) {
-    const auto meets = [&](std::size_t a, dim k) {
-        if (p.mb == 0 || walk[a].phases.empty()) return false;
-        const auto &taps = walk[a].phases[0].taps;
-        return std::any_of(taps.begin(), taps.end(), [&](const axis_tap &t) { return t.k == k; });
-    };
-    for (dim kd = 0; kd < p.x[0].kernel; ++kd)
-        for (dim kh = 0; kh < p.x[1].kernel; ++kh)
-            for (dim kw = 0; kw < p.x[2].kernel; ++kw) {
-                const bool kept_here = meets(0, kd) && meets(1, kh) && meets(2, kw);
-                (kept_here ? kept : empty)
-                    .push_back(kd * p.weights.k[0] + kh * p.weights.k[1] + kw * p.weights.k[2]);
-            }
+    std::vector<bool> meets[3];
+    for (std::size_t a = 0; a < 3; ++a) {
+        meets[a].resize(static_cast<std::size_t>(p.x[a].kernel));
+        if (p.mb == 0 || walk[a].phases.empty()) continue;
+        for (const axis_tap &t : walk[a].phases[0].taps)
+            meets[a][static_cast<std::size_t>(t.k)] = true;
+    }
+    for (std::size_t kd = 0; kd < meets[0].size(); ++kd)
+        for (std::size_t kh = 0; kh < meets[1].size(); ++kh)
+            for (std::size_t kw = 0; kw < meets[2].size(); ++kw)
+                (meets[0][kd] && meets[1][kh] && meets[2][kw] ? kept : empty)
+                    .push_back(static_cast<dim>(kd) * p.weights.k[0]
+                               + static_cast<dim>(kh) * p.weights.k[1]
+                               + static_cast<dim>(kw) * p.weights.k[2]);
 }
 
 void gradient_taps::write_zeros(const conv::problem &p, const conv::buffers &data) const {
