@@ -142,6 +142,7 @@ struct run {
 std::string name_of_data(const run &r) {
     std::string text = r.with.what == filling::kind::integers ? "integer data" : "real data";
     if (r.call.problem.accumulate) text += " with accumulate";
+    if (r.call.problem.add) text += " with add in place";
     if (r.call.problem.out_type != r.call.problem.type) text += ", f32 diff_weights";
     if (!r.diff_bias.empty()) text += ", diff_bias";
     return text;
@@ -264,12 +265,14 @@ void prepare(run &r, tensor_store &store) {
     };
     r.output = output_slot(r.data);
     r.before = r.data;
-    if (!r.call.problem.accumulate) return;
+    if (!r.call.problem.accumulate && !r.call.problem.add) return;
     const data_type type = r.call.problem.out_type;
     const dim elements = r.call.elements_of(r.call.output);
     output_slot(r.before) = store.input(r.call.output, type, elements, r.with);
     std::memcpy(
         r.output, output_slot(r.before), static_cast<std::size_t>(elements) * size_of(type));
+    r.data.add = r.output;
+    r.before.add = output_slot(r.before);
     if (r.call.problem.diff_bias == conv::bias_gradient::none) return;
     const auto *filled =
         static_cast<const float *>(store.bias(data_type::f32, r.call.bias_elements, r.with));
@@ -285,7 +288,6 @@ check_result check_data(
     constexpr auto integers = filling::kind::integers, reals = filling::kind::reals;
     for (const variant v :
         {variant{integers, true, false}, {integers, false, true}, {reals, false, false}}) {
-        if (v.extras && !is_gradient(c.kind)) continue;
         run r{c, make_call(c, v.bias, v.extras), {v.what, 1, options.seed}, {}, nullptr, {}, {}, {},
             {}};
         prepare(r, store);

@@ -28,11 +28,17 @@ constexpr embedded_problem kinds[] = {
     {R"(g3mb2ic15ih9oc12kh3sh2ph1n"grouped:odd")", false},
     {R"(g32mb2ic128ih8oc128kh3ph1n"grouped:32x4")", false},
     {R"(g32mb2ic32ih12oc32kh3ph1n"depthwise:3x3")", false},
+    {R"(g32mb2ic32ih7oc32kh3ph1n"depthwise:7x7")", false},
     {R"(g19mb2ic19ih13oc19kh5sh2ph2n"depthwise:5x5s2")", false},
     {R"(g8mb2ic8ih9oc16kh3ph1n"depthwise:two_outputs")", false},
+    // No channels.
+    {R"(mb2ic24ih5oc0kh3n"empty:no_outputs")", false},
+    {R"(mb2ic0ih5oc24kh3ph1n"empty:no_inputs")", false},
+    {R"(mb2ic0ih5oc24kh3sh2n"empty:deconv")", true},
     // One and three axes.
     {R"(mb3ic24iw50oc32kw3pw1n"1d:k3")", false},
     {R"(mb2ic16iw64oc16kw2dw7pw8ow64n"1d:dilated_causal")", false},
+    {R"(mb1ic2iw65700oc3kw65600n"1d:long")", false},
     {R"(mb1ic16id6ih7iw8oc16kd3kh3kw3pd1ph1pw1n"3d:3x3x3")", false},
     {R"(mb1ic8id9oc12kd3sd2pd1n"3d:cube_s2")", false},
     // Transposed.

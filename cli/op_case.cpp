@@ -238,6 +238,10 @@ op_call make_call(const op_case &c, bool with_bias, bool with_extras) {
         call.node.add_input(logical_tensor(2, c.type, {call.bias_elements}));
     }
     if (with_extras && is_gradient(c.kind)) add_extras(call, g);
+    if (with_extras && !is_gradient(c.kind)) {
+        call.problem.add = true;
+        call.problem.add_strides = r.output == role::dst ? call.problem.dst : call.problem.src;
+    }
     call.node.add_output(logical_tensor(3, call.problem.out_type, out_shape));
     if (call.problem.diff_bias != conv::bias_gradient::none)
         call.node.add_output(logical_tensor(4, data_type::f32, {call.bias_elements}));
@@ -250,7 +254,7 @@ double bytes_of(const op_call &call) {
     const double bytes = elements * static_cast<double>(size_of(call.problem.type));
     const double output = static_cast<double>(call.elements_of(call.output))
                           * static_cast<double>(size_of(call.problem.out_type));
-    return call.problem.accumulate ? bytes + output : bytes;
+    return call.problem.accumulate || call.problem.add ? bytes + output : bytes;
 }
 
 double terms_of(const conv::problem &p) {

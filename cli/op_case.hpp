@@ -64,13 +64,13 @@ struct op_call {
 };
 
 /// `with_bias` gives forward ops their optional input. `with_extras` lets gradients accumulate, and
-/// gives weights gradients the type f32 and a bias gradient.
+/// gives weights gradients the type f32 and a bias gradient; forward ops add to what their output
+/// holds (which is no attribute: the problem tells it, the node does not).
 op_call make_call(const op_case &c, bool with_bias, bool with_extras = false);
 
-/// True for ops that a call can have extras for.
 bool is_gradient(op_kind kind);
 
-/// Bytes of all tensors of a case together; an output that accumulates counts twice.
+/// Bytes of all tensors of a case together; an output that is added to counts twice.
 double bytes_of(const op_call &call);
 /// Number of products that one output element sums up, padded taps counted.
 double terms_of(const conv::problem &p);

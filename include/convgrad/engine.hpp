@@ -20,6 +20,9 @@ public:
     /// Calls body(context, i) once for each i in [0, count), in any order, from any threads, and
     /// returns when all have returned. Bodies do not throw and do not wait for each other. May be
     /// called from several threads at once.
+    /// If it throws (no body may run any more by then), the exception leaves the call that was
+    /// executing, as it is but for std::bad_alloc and std::length_error, which become
+    /// out_of_memory. That call's outputs may be partly written; all else can be used on.
     virtual void run(int count, void (*body)(void *context, int i), void *context) = 0;
 };
 
@@ -42,7 +45,9 @@ struct engine_options {
     /// Highest instruction set to use; capped by the CPU and by CONVGRAD_MAX_ISA.
     isa max_isa = isa::amx_bf16;
     math_mode math = math_mode::accurate;
-    /// Upper bound in bytes for the workspace of one execution; met by a slower plan.
+    /// Upper bound in bytes for the workspace of one execution; met by a slower plan, whose blocks,
+    /// and so the order of sums and the last bits of results, may differ from those without the
+    /// limit. With the same limit all bits are the same for every number of threads.
     std::size_t workspace_limit = std::numeric_limits<std::size_t>::max();
 };
 

@@ -26,7 +26,9 @@ public:
 
     /// Computes, with the threads of the stream's engine. Tensors are matched by position with
     /// inputs() and outputs(). `workspace` may give workspace_size() bytes, 64-byte aligned; null:
-    /// the library allocates them itself. Nothing is written if a tensor is refused.
+    /// the library allocates them itself. Nothing is written if a tensor is refused. An output must
+    /// not overlap any other tensor (except `add`, which may be dst itself); of that only equal start
+    /// addresses are noticed, since views of one buffer may interleave.
     void execute(const stream &on, list_view<tensor> inputs, list_view<tensor> outputs,
         void *workspace = nullptr) const;
 
@@ -85,8 +87,11 @@ public:
 
     /// Checks the op against its schema and adds it.
     graph &add(const op &node);
+    /// Takes an op out again, such as one for which finalize() refused the graph. Throws
+    /// invalid_graph for an id that the graph does not have, or if it is finalized.
+    graph &remove(std::size_t op_id);
     /// Checks the graph, infers the shapes that can be known, and freezes it. A graph that is
-    /// refused can still be added to. Finalizing twice does nothing.
+    /// refused stays as it is: ops can be added and removed. Finalizing twice does nothing.
     void finalize();
     [[nodiscard]] bool is_finalized() const noexcept;
     /// In topological order. ConvolutionBackwardData and ConvolutionBackwardWeights (or the

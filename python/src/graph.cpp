@@ -222,6 +222,7 @@ void bind_graph(nb::module_ &m) {
     nb::class_<graph>(m, "Graph")
         .def(nb::init<>())
         .def("add", &graph::add, "op"_a, nb::rv_policy::reference_internal)
+        .def("remove", &graph::remove, "op_id"_a, nb::rv_policy::reference_internal)
         .def("finalize", &graph::finalize)
         .def_prop_ro("is_finalized", &graph::is_finalized)
         .def("partitions", &graph::partitions);

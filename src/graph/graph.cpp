@@ -87,6 +87,17 @@ graph &graph::add(const op &node) {
     });
 }
 
+graph &graph::remove(std::size_t op_id) {
+    return guarded("graph::remove", [&]() -> graph & {
+        if (is_finalized())
+            refuse(ops::cat("op ", op_id, " cannot be removed; the graph is finalized"));
+        const auto has_id = [&](const graph_node &n) { return n.node->id() == op_id; };
+        if (impl_ == nullptr || std::erase_if(impl_->nodes, has_id) == 0)
+            refuse(ops::cat("op ", op_id, " cannot be removed; the graph has no op of this id"));
+        return *this;
+    });
+}
+
 void graph::finalize() {
     guarded("graph::finalize", [&] {
         if (impl_ == nullptr) impl_ = std::make_unique<impl>();

@@ -104,10 +104,14 @@ std::string convolved_text(const axis_terms &t, dim length, dim less, const pad_
         ")) / stride ", t.stride, ") + 1");
 }
 
+wide transposed_value(const axis_terms &t, dim length, const pad_pair &pads) {
+    return wide{t.stride} * (wide{length} - 1) + t.extent() + t.output_padding - pads.begin
+           - pads.end;
+}
+
 dim transposed_length(const parsed_attributes &attrs, std::string_view name, const axis_terms &t,
     dim length, const pad_pair &pads) {
-    const wide result =
-        wide{t.stride} * (wide{length} - 1) + t.extent() + t.output_padding - pads.begin - pads.end;
+    const wide result = transposed_value(t, length, pads);
     if (result < 0)
         misfit(attrs, name, " would have length ", number(result), " = ",
             transposed_text(t, length, pads), " on spatial axis ", t.axis,

@@ -31,6 +31,9 @@ std::string convolved_text(const axis_terms &t, dim length, dim less, const pad_
 dim transposed_length(const parsed_attributes &attrs, std::string_view name, const axis_terms &t,
     dim length, const pad_pair &pads);
 
+/// The same without judging it.
+wide transposed_value(const axis_terms &t, dim length, const pad_pair &pads);
+
 std::string transposed_text(const axis_terms &t, dim length, const pad_pair &pads);
 
 }  // namespace convgrad::ops

@@ -84,8 +84,12 @@ void store(parsed_attributes &to, const attribute_schema &a, dim value) {
         to.accumulate = value != 0;
 }
 
+bool is_pads(const attribute_schema &a) {
+    return a.id == attribute_id::pads_begin || a.id == attribute_id::pads_end;
+}
+
 void store(parsed_attributes &to, const attribute_schema &a, dims list) {
-    check_list(to, a, list);
+    if (!is_pads(a)) check_list(to, a, list);  // pads may be ignored: see settle_pads
     switch (a.id) {
     case attribute_id::strides:
         to.strides = std::move(list);
@@ -123,6 +127,18 @@ void store(parsed_attributes &to, const attribute_schema &a, const attribute_val
         refuse(to, "attribute ", a.name, " is ",
             value.valueless_by_exception() ? "empty" : type_names[value.index()],
             "; its type must be ", to_string(a.type), " (", a.values_text, ")");
+}
+
+/// Explicit pads count only where auto_pad is none; otherwise they are not even judged.
+void settle_pads(parsed_attributes &to, const op_schema &schema) {
+    if (to.auto_pad != auto_pad::none) {
+        to.pads_begin.assign(to.strides.size(), 0);
+        to.pads_end.assign(to.strides.size(), 0);
+        return;
+    }
+    for (const attribute_schema &a : schema.attributes)
+        if (is_pads(a))
+            check_list(to, a, a.id == attribute_id::pads_begin ? to.pads_begin : to.pads_end);
 }
 
 // The one range that spans attributes. Entries without a partner are left to the check of lengths.
@@ -221,10 +237,14 @@ parsed_attributes check_op(const op &node) {
         if (a == nullptr) refuse_unknown(to, schema, name);
         store(to, *a, value);
     }
-    for (const attribute_schema &a : schema.attributes)
-        if (a.required && !node.attributes().contains(a.name))
-            refuse(to, "attribute ", a.name, " is missing; it is required (", to_string(a.type),
-                ", ", a.values_text, ")");
+    for (const attribute_schema &a : schema.attributes) {
+        const bool pads = is_pads(a) && to.auto_pad == auto_pad::none;
+        if ((a.required || pads) && !node.attributes().contains(a.name))
+            refuse(to, "attribute ", a.name, " is missing; it is ",
+                pads ? a.default_text : "required", " (", to_string(a.type), ", ", a.values_text,
+                ")");
+    }
+    settle_pads(to, schema);
     check_output_padding(to);
     check_arguments(to, node.inputs(), node.outputs());
     return to;
@@ -280,6 +300,7 @@ parsed_attributes parse(
     if (!attrs.output_padding.empty() && !to.output_padding)
         refuse_unknown(to, schema, "output_padding");
     check_options(to, opts);
+    settle_pads(to, schema);
     check_output_padding(to);
     to.relu = opts.relu;
     to.add = opts.add != nullptr;

@@ -111,6 +111,7 @@ private:
             " does not divide; groups must divide the input and the output channels");
     }
     [[nodiscard]] bool form_possible(weights_form form) const;
+    void adopt_bias();
     void choose_form();
     void match_channels();
     void match_bias();
@@ -251,15 +252,27 @@ bool derivation::form_possible(weights_form form) const {
            && fits(g_.large.c, g_.weights.i, divided_i ? attrs_.groups : 1);
 }
 
+/// Where channels are 0, a bias may be all that tells the form of the weights.
+void derivation::adopt_bias() {
+    const logical_tensor *b = bias();
+    const bool none = g_.small.c == 0 || g_.weights.o == 0;
+    if (!roles_.transposed || attrs_.groups == 1 || !none || b == nullptr || !b->shape) return;
+    const bool fits = b->shape->size() == 1 && b->shape->front() >= 0;
+    if (fits && !known(g_.large.c) && divisible(b->shape->front())) g_.large.c = b->shape->front();
+}
+
 void derivation::choose_form() {
     if (!roles_.transposed || attrs_.groups == 1) return;
     const bool first = form_possible(weights_form::divided_i);
     const bool second = form_possible(weights_form::divided_o);
     if (!first && second) g_.form = weights_form::divided_o;
-    // Both fit where one pair is 0 = 0 (then the first form is meant) or where too little is known.
-    const bool pair_known =
-        (known(g_.small.c) && known(g_.weights.o)) || (known(g_.large.c) && known(g_.weights.i));
-    form_open_ = first && second && !pair_known;
+    // Both fit where too little is known, to which 0 = 0 adds nothing. If nothing but the output
+    // can still tell, and it does not, the first form is meant.
+    const bool channels_known = known(g_.small.c) && known(g_.large.c);
+    const bool weights_known = known(g_.weights.o) && known(g_.weights.i);
+    const bool inputs_known =
+        weights_known && !roles_.weights.output && inputs_[0].is_known() && inputs_[1].is_known();
+    form_open_ = first && second && !(channels_known && weights_known) && !inputs_known;
     if (!first && !second)
         misfit(label(roles_.small), " has ", g_.small.c, " channels, ", label(roles_.large),
             " has ", g_.large.c, " channels, groups is ", attrs_.groups, " and ", weights_label(),
@@ -271,6 +284,7 @@ void derivation::choose_form() {
 void derivation::match_channels() {
     if (!divisible(g_.large.c)) refuse_groups(label(roles_.large), g_.large.c);
     if (!divisible(g_.small.c)) refuse_groups(label(roles_.small), g_.small.c);
+    adopt_bias();
     choose_form();
     if (form_open_) return;
     const bool divided_i = g_.form == weights_form::divided_i;
@@ -358,6 +372,11 @@ void derivation::match_large(std::size_t axis, const axis_terms &t) {
     if (gradient && !known(large) && shape_at_execution_) return;
     if (!gradient || !known(large)) {
         const pad_pair pads = axis_pads(attrs_, axis, t.kernel, unknown_dim, small);
+        if (gradient && transposed_value(t, small, pads) < 0) {
+            g_.open_length = cat("on spatial axis ", axis, " ", transposed_text(t, small, pads),
+                " is negative, so that the length does not follow from ", name_at(roles_.small));
+            return;
+        }
         const dim result = transposed_length(attrs_, label(roles_.large), t, small, pads);
         if (known(large) && large != result)
             misfit(label(roles_.large), " has length ", large, " on spatial axis ", axis, " but ",

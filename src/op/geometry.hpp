@@ -49,6 +49,9 @@ struct geometry {
     /// Per spatial axis; unknown where auto_pad needs a size that is unknown.
     std::array<dim, 3> pad_begin{unknown_dim, unknown_dim, unknown_dim};
     std::array<dim, 3> pad_end{unknown_dim, unknown_dim, unknown_dim};
+    /// Why a length of diff_src must be given: the formula for what is not given has none. Empty
+    /// if that is not so.
+    std::string open_length;
 };
 
 /// Gathers all sources, derives what follows, throws invalid_shape on any contradiction.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "op/apart.hpp"
 #include "op/message.hpp"
 
 namespace convgrad::ops {
@@ -51,6 +52,19 @@ void check_layout(const parsed_attributes &attrs, std::string_view name, const l
             cat(name, " has shape ", shape,
                 t.strides.empty() ? "" : cat(" and strides ", t.strides),
                 "; its size in bytes overflows 64 bits"));
+}
+
+void check_elements_apart(
+    const parsed_attributes &attrs, std::string_view name, const logical_tensor &t) {
+    if (t.strides.empty() || !t.is_known() || is_empty(*t.shape)) return;
+    const layout_kind kind = judge_layout(*t.shape, t.strides);
+    if (kind == layout_kind::apart) return;
+    fail(error_code::invalid_shape, attrs.kind, attrs.op_name,
+        cat("output ", name, " has shape ", *t.shape, " and strides ", t.strides,
+            kind == layout_kind::overlapping ? ", by which some of its elements share memory"
+                                             : ", which may make some of its elements share memory",
+            "; every element of an output must have memory of its own (inputs may overlap "
+            "themselves)"));
 }
 
 std::array<dim, 5> canonical_strides(const logical_tensor &t) {

@@ -12,6 +12,13 @@ namespace convgrad::ops {
 void check_layout(
     const parsed_attributes &attrs, std::string_view name, const logical_tensor &tensor);
 
+/// Throws invalid_shape if two elements of an output share memory: they would be written in no
+/// order. Axes may interleave in any way that keeps all elements apart; that is decided exactly,
+/// except for strides so entangled that a search of a few milliseconds does not tell, which are
+/// refused. Unknown dimensions are let pass. Call check_layout first.
+void check_elements_apart(
+    const parsed_attributes &attrs, std::string_view name, const logical_tensor &tensor);
+
 /// The strides of a known tensor that check_layout lets pass. Those of axes with at most one
 /// element mean nothing; they become what they would be in a packed tensor.
 std::array<dim, 5> canonical_strides(const logical_tensor &tensor);

@@ -12,10 +12,15 @@
 namespace convgrad::ops {
 namespace {
 
-void check_layouts(const parsed_attributes &attrs, std::span<const logical_tensor> tensors,
-    std::span<const argument_schema> schema) {
-    for (std::size_t i = 0; i < tensors.size(); ++i)
-        check_layout(attrs, i < schema.size() ? schema[i].name : "add", tensors[i]);
+void check_layouts(const parsed_attributes &attrs, std::span<const logical_tensor> inputs,
+    std::span<const logical_tensor> outputs) {
+    const op_schema &schema = schema_of(attrs.kind);
+    for (std::size_t i = 0; i < inputs.size(); ++i)
+        check_layout(attrs, i < schema.inputs.size() ? schema.inputs[i].name : "add", inputs[i]);
+    for (std::size_t i = 0; i < outputs.size(); ++i) {
+        check_layout(attrs, schema.outputs[i].name, outputs[i]);
+        check_elements_apart(attrs, schema.outputs[i].name, outputs[i]);
+    }
 }
 
 dims data_shape(const parsed_attributes &attrs, const geometry &g, const data_sizes &sizes) {
@@ -56,8 +61,13 @@ void require_known(const parsed_attributes &attrs, std::span<const logical_tenso
         fail(error_code::invalid_shape, attrs.kind, attrs.op_name,
             "add has an unknown shape; compiling needs the shapes of all inputs");
     const bool shape_input = inputs.size() > 2 && schema.inputs[2].shape_input;
-    std::string_view remedy = "compiling needs its shape";
-    if (shape_input)
+    std::string remedy = "compiling needs its shape";
+    const geometry g = attrs.kind == op_kind::convolution_backward_data && !outputs[0].is_known()
+                           ? derive(attrs, inputs, outputs)
+                           : geometry{};
+    if (!g.open_length.empty())
+        remedy += cat(": ", g.open_length);
+    else if (shape_input)
         remedy = "compiling needs its shape, where the shape input is known only at execution";
     else if (roles_of(attrs.kind).what == conv::pass::backward_weights)
         remedy = "compiling needs its shape: from the input weights_shape, the attribute "
@@ -143,7 +153,6 @@ void lower_bias(conv::problem &p, const parsed_attributes &attrs,
 
 void infer_shapes(const parsed_attributes &attrs, std::span<const logical_tensor> inputs,
     std::span<logical_tensor> outputs) {
-    const op_schema &schema = schema_of(attrs.kind);
     const geometry g = derive(attrs, inputs, outputs);
     const op_roles &roles = roles_of(attrs.kind);
     if (roles.what == conv::pass::backward_weights) {
@@ -153,18 +162,15 @@ void infer_shapes(const parsed_attributes &attrs, std::span<const logical_tensor
         outputs[0].shape =
             data_shape(attrs, g, roles.what == conv::pass::forward ? g.small : g.large);
     }
-    check_layouts(attrs, inputs, schema.inputs);
-    check_layouts(attrs, outputs, schema.outputs);
+    check_layouts(attrs, inputs, outputs);
 }
 
 conv::problem lower(const parsed_attributes &attrs, std::span<const logical_tensor> inputs,
     std::span<const logical_tensor> outputs) {
-    const op_schema &schema = schema_of(attrs.kind);
     const op_roles &roles = roles_of(attrs.kind);
     require_known(attrs, inputs, outputs);
     const geometry g = derive(attrs, inputs, outputs);
-    check_layouts(attrs, inputs, schema.inputs);
-    check_layouts(attrs, outputs, schema.outputs);
+    check_layouts(attrs, inputs, outputs);
 
     conv::problem p;
     p.what = roles.what;

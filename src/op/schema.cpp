@@ -26,12 +26,15 @@ constexpr attribute_schema strides = {id::strides, "strides", s64_list, true, 1,
 constexpr attribute_schema dilations = {id::dilations, "dilations", s64_list, true, 1, any_dim, {},
     "", "positive, one per spatial axis", "Distance between kernel taps; 1 is a dense kernel.",
     false};
-constexpr attribute_schema pads_begin = {id::pads_begin, "pads_begin", s64_list, true, 0, any_dim,
-    {}, "", "non-negative, one per spatial axis",
-    "Zeros in front of each spatial axis. Ignored, but checked, unless auto_pad is none.", false};
-constexpr attribute_schema pads_end = {id::pads_end, "pads_end", s64_list, true, 0, any_dim, {}, "",
-    "non-negative, one per spatial axis",
-    "Zeros behind each spatial axis. Ignored, but checked, unless auto_pad is none.", false};
+constexpr std::string_view pads_default = "required if auto_pad is none";
+constexpr attribute_schema pads_begin = {id::pads_begin, "pads_begin", s64_list, false, 0, any_dim,
+    {}, pads_default, "non-negative, one per spatial axis",
+    "Zeros in front of each spatial axis. Unless auto_pad is none they are ignored, whatever list "
+    "they are, and may be left out.",
+    false};
+constexpr attribute_schema pads_end = {id::pads_end, "pads_end", s64_list, false, 0, any_dim, {},
+    pads_default, "non-negative, one per spatial axis",
+    "Zeros behind each spatial axis; otherwise as pads_begin.", false};
 constexpr attribute_schema auto_pad = {id::auto_pad, "auto_pad", string, false, 0, 0,
     auto_pad_choices, "none", "none, same_upper, same_lower, valid (case does not matter)",
     "How padding is found; see below.", false};
@@ -55,7 +58,10 @@ constexpr attribute_schema transposed_weights_format = {id::weights_format, "wei
     false};
 constexpr attribute_schema output_padding = {id::output_padding, "output_padding", s64_list, false,
     0, any_dim, {}, "zeros", "non-negative, less than max(stride, dilation), one per spatial axis",
-    "Extra length at the end of each spatial axis of the larger data tensor.", false};
+    "Extra length at the end of each spatial axis of the larger data tensor. From max(stride, "
+    "dilation) on it would be whole steps that the smaller tensor has no points for, so that the "
+    "convolution of the result would be longer; the documents set no limit.",
+    false};
 constexpr attribute_schema dst_shape = {id::dst_shape, "dst_shape", s64_list, false, 1, any_dim, {},
     "", "positive, one per dimension", "The shape of diff_src. The input dst_shape overrides it.",
     false};

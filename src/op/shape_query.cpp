@@ -19,6 +19,11 @@ dims find_shape(op_kind kind, const dims &first, const dims &second, const attri
     const logical_tensor inputs[] = {{0, data_type::f32, first}, {1, data_type::f32, second}};
     logical_tensor output(2, data_type::f32);
     ops::infer_shapes(parsed, inputs, {&output, 1});
+    if (!output.is_known()) {
+        const std::string why = ops::derive(parsed, inputs, {&output, 1}).open_length;
+        ops::fail(error_code::invalid_shape, kind, {},
+            ops::cat("the shape of diff_src must be given: ", why));
+    }
     return *output.shape;
 }
 

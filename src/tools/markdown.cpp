@@ -108,7 +108,8 @@ std::string markdown_page(const op_schema &schema) {
         "3 to 5).\n\n",
         arguments("Inputs", schema.inputs), arguments("Outputs", schema.outputs),
         "T is one of f32, bf16 and f16, the same for all tensors of one op. Tensors may have any "
-        "positive strides. An empty batch and zero channels are legal.\n\n",
+        "positive strides; inputs may overlap themselves, elements of an output must lie apart. An "
+        "empty batch and zero channels are legal.\n\n",
         attributes_table(schema), "## Output shape\n\n", paragraphs(shape_text(schema)),
         "\n## auto_pad\n\n", paragraphs(auto_pad_text(schema)), extensions(schema));
 }

@@ -137,7 +137,7 @@ TEST(long_kernel, plans_do_not_grow) {
             set_layouts(p, data_layout::nxc, weights_layout::xio, data_layout::nxc);
             for (const isa set : usable_isas()) {
                 const auto before = mallinfo2();
-                const auto plan = conv::make_plan(p, {.max_isa = set, .threads = 4});
+                const auto plan = cpu::make_plan(p, {.max_isa = set, .threads = 4});
                 const auto after = mallinfo2();
                 EXPECT_EQ(plan->algorithm(), name);
                 EXPECT_LT(plan->workspace(), 1U << 20U);

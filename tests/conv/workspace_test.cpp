@@ -47,6 +47,33 @@ TEST(workspace, limit_is_met_or_refused) {
     RecordProperty("refused", refused);
 }
 
+// Which blocks a limit leaves decides the order of sums, how many threads there are does not.
+TEST(workspace, same_bits_for_any_threads_within_a_limit) {
+    workbench bench;
+    for (std::uint64_t seed = 501; seed <= 700; ++seed) {
+        rng random(seed);
+        const problem p = random_problem(random, 2e5);
+        bench.load(p, fill::reals, seed);
+        for (const isa set : affordable_isas(seed, 8)) {
+            const std::size_t free = bench.run({.max_isa = set}).workspace;
+            for (const std::size_t limit : {free, free / 2, free / 6}) {
+                std::vector<std::byte> once;
+                for (const int threads : {1, 3, 16}) {
+                    try {
+                        bench.run({.max_isa = set, .threads = threads, .workspace_limit = limit});
+                    } catch (const error &e) {
+                        ASSERT_EQ(e.code(), error_code::out_of_memory) << e.what();
+                        break;
+                    }
+                    if (threads == 1) once = bench.output_bytes();
+                    ASSERT_EQ(bench.output_bytes(), once)
+                        << threads << " threads, limit " << limit << ", " << to_text(p);
+                }
+            }
+        }
+    }
+}
+
 // The message must tell the limit and what would have been enough.
 TEST(workspace, refusal_names_the_numbers) {
     problem p;

@@ -2,7 +2,8 @@
 //
 // Whole numbers must come out exactly, real ones within the derived bound; the same bits for any
 // number of threads. Problems lean to what goes wrong: tails and remainders of channels, pads
-// beyond the kernel, odd strides, tiny channels, gaps; values to NaN, infinities, subnormals and
+// beyond the kernel, odd strides, tiny channels or none, gaps, inputs that overlap themselves, add
+// in place; values to NaN, infinities, subnormals and
 // the ends of the range.
 #include <algorithm>
 #include <cmath>
@@ -109,8 +110,13 @@ problem draw_problem(input &in) {
     const dim rank = in.between(1, 3);
     for (auto d = static_cast<std::size_t>(3 - rank); d < 3; ++d) p.x[d] = draw_axis(in);
     shrink(p);
+    if (in.chance(24)) (in.chance(2) ? p.ic : p.oc) = 0;
     draw_extras(in, p);
     draw_layouts(in, p);
+    if (in.chance(8)) {
+        test::rng random(in.byte());
+        test::overlap_inputs(random, p);
+    }
     return p;
 }
 
@@ -184,6 +190,7 @@ public:
             in.chance(2) ? test::guarded_memory::side::begin : test::guarded_memory::side::end;
         bench_.load(p, kind == values::integers ? test::fill::integers : test::fill::reals,
             in.byte(), side);
+        gaps_ = in.chance(4);
         draw_values(in, bench_, kind);
         bench_.run_reference();
         for (const isa set : sets_for(which)) check_set(set, threads, kind);
@@ -218,6 +225,13 @@ private:
                 {.max_isa = set, .threads = threads, .pool = &reversing_, .algorithm = algorithm});
             if (bench_.output_bytes() != once) report(set, ran.algorithm, "threads change bits");
         }
+        if (gaps_) {
+            const auto poisoned = bench_.output_bytes();
+            bench_.fill_gaps(std::byte{0});
+            bench_.run({.max_isa = set, .algorithm = algorithm});
+            if (bench_.output_bytes() != poisoned) report(set, ran.algorithm, "gaps change bits");
+            bench_.fill_gaps(std::byte{0xff});
+        }
         return ran.algorithm;
     }
 
@@ -237,6 +251,7 @@ private:
         }
     }
 
+    bool gaps_ = false;       // whether to try other contents between the inputs' elements
     kept_handlers handlers_;  // before the workbench sets its own
     test::workbench bench_;
     test::reversing_pool reversing_;

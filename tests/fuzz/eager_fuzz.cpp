@@ -19,6 +19,7 @@ struct call {
     op_kind kind;
     logical_tensor first, second, output, bias, add, diff_bias;
     bool has_bias, has_add, has_diff_bias;
+    bool in_place = false;  // add is the output
 };
 
 void spoil(input &in, logical_tensor &t) {
@@ -55,6 +56,12 @@ void scatter(input &in, logical_tensor &t) {
     t.strides = strides;
 }
 
+/// Elements of an input may share memory.
+void overlap(input &in, logical_tensor &t) {
+    t.strides = dims(t.shape->size());
+    for (dim &stride : t.strides) stride = in.between(1, 9);
+}
+
 call draw_call(input &in, const layer &l) {
     const int which = in.byte() % 3;
     call c{.kind = l.kind(which),
@@ -73,6 +80,10 @@ call draw_call(input &in, const layer &l) {
     logical_tensor *const all[] = {&c.first, &c.second, &c.output, &c.bias, &c.add, &c.diff_bias};
     for (logical_tensor *t : all)
         if (in.chance(4)) scatter(in, *t);
+    c.in_place = c.has_add && in.chance(2);
+    if (c.in_place) c.add.strides = c.output.strides;
+    for (logical_tensor *t : {&c.first, &c.second})
+        if (in.chance(8)) overlap(in, *t);
     return c;
 }
 
@@ -159,7 +170,8 @@ void run_call(const call &c, const layer &l, const options &opts, bool spoilt, b
     const tensor first = memory.make(c.first), second = memory.make(c.second);
     const tensor output = memory.make(c.output);
     const tensor bias = c.has_bias ? memory.make(c.bias) : tensor{};
-    const tensor add = memory.make(c.add), diff_bias = memory.make(c.diff_bias);
+    const tensor add = c.in_place ? output : memory.make(c.add),
+                 diff_bias = memory.make(c.diff_bias);
     if (memory.has_refused() || memory.work() > most_work) return;
     options all = opts;
     if (c.has_add) all.add = &add;

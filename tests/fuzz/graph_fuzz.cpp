@@ -153,6 +153,9 @@ void run(input &in) {
     const auto count = static_cast<std::size_t>(in.between(1, 4));
     for (std::size_t i = 0; i < count; ++i)
         succeeds([&] { g.add(draw_op(in, l, in.chance(8) ? 0 : i)); });
+    // A graph that is refused may drop an op.
+    if (in.chance(2) && !succeeds([&] { g.finalize(); }))
+        succeeds([&] { g.remove(in.byte() % count); });
     succeeds([&] {
         if (!in.chance(16)) g.finalize();
         for (const partition &part : g.partitions()) {

@@ -51,14 +51,23 @@ dims draw_weights(input &in, const layer &l, dim ic, const dims &kernel) {
     return shape;
 }
 
-/// Whole numbers from -3 to 3.
-void fill(std::byte *data, std::size_t elements, data_type type) {
-    test::rng random(elements);
-    const std::size_t size = size_of(type);
-    for (std::size_t i = 0; i < elements; ++i) {
+/// Whole numbers from -3 to 3 in the elements, and NaN between them.
+void fill(std::byte *data, std::size_t span, const logical_tensor &t) {
+    test::rng random(span);
+    const std::size_t size = size_of(t.type), rank = t.shape ? t.shape->size() : 0;
+    std::fill_n(data, span * size, std::byte{0xff});
+    dims at(rank, 0);
+    for (bool more = span > 0; more;) {
+        std::size_t i = 0, packed = 1;
+        for (std::size_t d = rank; d-- > 0; packed *= static_cast<std::size_t>((*t.shape)[d]))
+            i += static_cast<std::size_t>(at[d])
+                 * (t.strides.empty() ? packed : static_cast<std::size_t>(t.strides[d]));
+        std::size_t d = rank;
+        while (d > 0 && ++at[d - 1] == (*t.shape)[d - 1]) at[--d] = 0;
+        more = d > 0;
         const auto value = static_cast<double>(random.between(-3, 3));
         const auto put = [&](auto element) { std::memcpy(data + i * size, &element, size); };
-        switch (type) {
+        switch (t.type) {
         case data_type::f32:
             put(conv::round_to<float>(value));
             break;
@@ -89,11 +98,12 @@ void draw_layer(input &in, layer &made) {
     made.attrs = {};
     made.attrs.groups = in.pick({dim{1}, dim{1}, dim{2}, dim{3}, dim{16}});
     const dim mb = in.between(0, 3);
-    const dim ic = made.attrs.groups * in.between(1, 5);
+    dim ic = made.attrs.groups * in.between(1, 5);
     made.channels_out = made.attrs.groups * in.between(1, 5);
     if (in.chance(8)) made.channels_out *= 7;
     dims space, kernel;
     draw_axes(in, made, space, kernel);
+    if (in.chance(32)) (in.chance(2) ? ic : made.channels_out) = 0;
     made.src = data_shape(made, mb, ic, space);
     made.weights = draw_weights(in, made, ic, kernel);
     made.attrs.auto_pad = made.auto_pad;
@@ -172,7 +182,7 @@ tensor tensor_memory::make(const logical_tensor &described) {
     }
     const std::size_t bytes = *span * size_of(described.type);
     auto block = std::make_unique<std::byte[]>(bytes);
-    fill(block.get(), *span, described.type);
+    fill(block.get(), *span, described);
     if (described.value)
         for (std::size_t i = 0; i < described.value->size() && (i + 1) * 4 <= bytes; ++i) {
             const auto value = static_cast<std::int32_t>((*described.value)[i]);

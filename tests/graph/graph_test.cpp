@@ -50,6 +50,43 @@ TEST(graph, checks_ops_when_they_are_added) {
     EXPECT_TRUE(g.partitions().empty());
 }
 
+// finalize() refuses the graph for one op; without it, or with another in its place, it is good.
+TEST(graph, drops_an_op_that_does_not_fit) {
+    graph g;
+    g.add(forward(1, 0, 1, 2));
+    op bad = padded(2, convolution, "bad");
+    bad.add_input(f32(2, {1, 8, 8, 4})).add_input(f32(3, {3, 3, 5, 6})).add_output(f32(4));
+    g.add(bad);
+    expect_error(invalid_shape, {"\"bad\""}, [&] { g.finalize(); });
+    EXPECT_FALSE(g.is_finalized());
+    expect_error(invalid_graph, {"op 7", "no op of this id"}, [&] { g.remove(7); });
+    g.remove(2).add(forward(2, 2, 3, 4));
+    g.finalize();
+    EXPECT_EQ(g.partitions().size(), 2U);
+    expect_error(invalid_graph, {"op 1", "finalized"}, [&] { g.remove(1); });
+}
+
+// What finalizing cannot know, compiling may be told.
+TEST(graph, a_length_that_does_not_follow_is_given_when_compiling) {
+    op node(1, convolution_backward_data);
+    node.set("strides", dims{5}).set("dilations", dims{1});
+    node.set("pads_begin", dims{2}).set("pads_end", dims{2});
+    node.add_input(f32(0, {1, 1, 1})).add_input(f32(1, {2, 1, 1})).add_output(f32(2));
+    graph g;
+    g.add(node);
+    g.finalize();
+    const partition part = g.partitions()[0];
+    expect_error(invalid_shape, {"diff_src", "negative"}, [&] { part.compile(); });
+    const logical_tensor output = f32(2, {1, 1, 1});
+    const compiled_partition compiled = part.compile(part.inputs(), {&output, 1});
+    const float diff_dst[] = {3}, weights[] = {5, 7};
+    float diff_src[] = {9};
+    const tensor in[] = {{diff_dst, {1, 1, 1}}, {weights, {2, 1, 1}}};
+    const tensor out[] = {{diff_src, {1, 1, 1}}};
+    compiled.execute(stream(), in, out);
+    EXPECT_EQ(diff_src[0], 0);  // the taps lie in the padding
+}
+
 TEST(graph, refuses_two_ops_with_one_id) {
     graph g;
     g.add(forward(1, 0, 1, 2));

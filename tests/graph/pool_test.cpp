@@ -32,6 +32,47 @@ TEST(pool, runs_each_body_once) {
     }
 }
 
+/// A caller's pool that is out of order at times.
+class failing_pool final : public thread_pool {
+public:
+    enum class failure { none, runtime, memory };
+    failure next = failure::none;
+
+    [[nodiscard]] int concurrency() const noexcept override { return 4; }
+    void run(int count, void (*body)(void *, int), void *context) override {
+        for (int i = 0; i < count; ++i) {
+            if (next == failure::runtime && i > 0) throw std::runtime_error("the pool is closed");
+            if (next == failure::memory && i > 0) throw std::bad_alloc();
+            body(context, i);
+        }
+    }
+};
+
+TEST(pool, exceptions_of_a_callers_pool_leave_the_call) {
+    failing_pool pool;
+    const engine on({.threads = 4, .pool = &pool});
+    const dims shape{8, 64, 64, 16}, kernel{3, 3, 16, 16};
+    const buffer src(shape), weights(kernel), dst(shape);
+    const attributes attrs{.pads_begin = {1, 1}, .pads_end = {1, 1}};
+    const std::vector<logical_tensor> inputs = {src.described(0), weights.described(1)};
+    const logical_tensor output = dst.described(2);
+    const compiled_partition layer =
+        compile(op_kind::convolution, inputs, {&output, 1}, attrs, {.on = &on});
+    const auto run = [&] {
+        layer.execute(stream(on), std::vector{src.view(), weights.view()}, std::vector{dst.view()});
+        return dst.values();
+    };
+    const std::vector<float> expected = run();
+    for (int round = 0; round < 3; ++round) {
+        pool.next = failing_pool::failure::runtime;
+        EXPECT_THROW(run(), std::runtime_error);
+        pool.next = failing_pool::failure::memory;
+        expect_error(error_code::out_of_memory, {}, [&] { run(); });
+        pool.next = failing_pool::failure::none;
+        EXPECT_EQ(run(), expected);
+    }
+}
+
 TEST(pool, is_shared_by_size) {
     const auto a = cpu::pool::shared(2), b = cpu::pool::shared(2), c = cpu::pool::shared(3);
     EXPECT_EQ(a, b);

@@ -54,6 +54,28 @@ TEST(check_op, required_attributes) {
         }
 }
 
+// Whatever list they are, or none at all; but a list.
+TEST(check_op, pads_that_are_ignored_are_not_judged) {
+    for (op_kind kind : all_op_kinds)
+        for (const char *pad : {"valid", "same_upper", "same_lower"}) {
+            op node(1, kind, "layer");
+            node.set("strides", dims{1, 2}).set("dilations", dims{1, 1}).set("auto_pad", pad);
+            node.add_input(tensor_of(1, {}))
+                .add_input(tensor_of(2, {}))
+                .add_output(tensor_of(3, {}));
+            EXPECT_EQ(ops::check_op(node).pads_begin, (dims{0, 0}));
+            node.set("pads_begin", dims{-7}).set("pads_end", dims{1, 2, 3, 4});
+            const ops::parsed_attributes a = ops::check_op(node);
+            EXPECT_EQ(a.pads_begin, (dims{0, 0}));
+            EXPECT_EQ(a.pads_end, (dims{0, 0}));
+            node.set("pads_end", 3);
+            expect_error(bad, {head(kind), "pads_end", "s64 list"}, [&] { ops::check_op(node); });
+            const ops::parsed_attributes eager = ops::parse(
+                kind, {.strides = {1, 2}, .pads_begin = {-1, 1, 1}, .auto_pad = pad}, 4, {});
+            EXPECT_EQ(eager.pads_begin, (dims{0, 0}));
+        }
+}
+
 TEST(check_op, unknown_attributes_name_the_op_and_what_it_accepts) {
     for (op_kind kind : all_op_kinds) {
         expect_error(bad,

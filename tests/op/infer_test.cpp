@@ -254,6 +254,55 @@ TEST(infer, empty_batches_and_channels_are_legal) {
     EXPECT_EQ(inferred_shape(second.set("groups", 2)), (dims{2, 7, 4}));
 }
 
+// The length of diff_src does not follow where the formula is negative, but may still be given.
+TEST(infer, a_negative_length_of_diff_src_is_left_open) {
+    op node = op_with(convolution_backward_data, 1, {3, 1, 4}, {2, 5, 4});
+    node.set("strides", dims{5}).set("pads_begin", dims{2}).set("pads_end", dims{2});
+    EXPECT_EQ(inferred_shape(node), (dims{3, unk, 5}));
+    expect_error(error_code::invalid_shape,
+        {"diff_src", "compiling needs its shape", "spatial axis 0", "stride 5 * (length 1 - 1)",
+            "negative", "diff_dst"},
+        [&] { test::lowered(node); });
+    expect_error(
+        error_code::invalid_shape, {"diff_src must be given", "spatial axis 0", "negative"}, [] {
+            infer_shape(convolution_backward_data, {3, 1, 4}, {2, 5, 4},
+                {.strides = {5}, .pads_begin = {2}, .pads_end = {2}});
+        });
+    op given = op_with(convolution_backward_data, 1, {3, 1, 4}, {2, 5, 4}, {3, 1, 5});
+    given.set("strides", dims{5}).set("pads_begin", dims{2}).set("pads_end", dims{2});
+    EXPECT_EQ(test::lowered(given).x[2].src, 1);
+}
+
+// 0 = 0 does not tell which of the two grouped forms the weights have.
+TEST(infer, no_channels_leave_the_form_of_weights_open) {
+    const auto grouped = [](op node) { return node.set("groups", 2); };
+    // dst may still come: 8 channels in the first form, 4 in the second.
+    EXPECT_EQ(inferred_shape(grouped(op_with(conv_transpose, 1, {2, unk, 0}, {3, 4, 0}))),
+        (dims{2, unk, unk}));
+    EXPECT_EQ(
+        inferred_shape(grouped(op_with(conv_transpose, 1, {2, unk, 0}, {3, 4, 0}, {unk, unk, 4}))),
+        (dims{2, unk, 4}));
+    EXPECT_EQ(
+        inferred_shape(grouped(op_with(conv_transpose, 1, {2, unk, 0}, {3, 4, 0}, {unk, unk, 8}))),
+        (dims{2, unk, 8}));
+    EXPECT_EQ(inferred_shape(grouped(op_with(conv_transpose, 1, {2, 5, 0}, {unk, 4, 0}))),
+        (dims{2, unk, unk}));
+    // Gradients: the larger tensor has no channels.
+    EXPECT_EQ(inferred_shape(grouped(
+                  op_with(conv_transpose_backward_data, 1, {2, unk, 0}, {3, 0, 4}, {2, unk, 8}))),
+        (dims{2, unk, 8}));
+    EXPECT_EQ(inferred_shape(grouped(
+                  op_with(conv_transpose_backward_data, 1, {2, unk, 0}, {3, 0, 4}, {2, unk, 4}))),
+        (dims{2, unk, 4}));
+    EXPECT_EQ(inferred_shape(grouped(op_with(
+                  conv_transpose_backward_weights, 1, {2, unk, 0}, {2, unk, 4}, {3, 4, 0}))),
+        (dims{3, 4, 0}));
+    // A bias tells as well.
+    op biased = op_with(conv_transpose, 1, {2, 5, 0}, {3, 4, 0});
+    biased.add_input(tensor_of(12, {4}));
+    EXPECT_EQ(inferred_shape(grouped(biased)), (dims{2, 7, 4}));
+}
+
 TEST(infer_shape, answers_eager_callers) {
     EXPECT_EQ(infer_shape(convolution, {8, 56, 56, 64}, {3, 3, 64, 128}), (dims{8, 54, 54, 128}));
     EXPECT_EQ(infer_shape(convolution, {8, 64, 56, 56}, {128, 64, 3, 3},

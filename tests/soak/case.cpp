@@ -48,8 +48,9 @@ bool draw_sizes(rng &random, layer &l) {
                              : kernel_first ? "XIO"
                                             : "OIX";
     l.attrs.groups = random.pick<dim>({1, 1, 1, 2, 4, 16});
-    const dim ic = random.between(1, l.attrs.groups > 1 ? 4 : 96);
-    const dim oc = random.between(1, l.attrs.groups > 1 ? 4 : 96);
+    dim ic = random.between(1, l.attrs.groups > 1 ? 4 : 96);
+    dim oc = random.between(1, l.attrs.groups > 1 ? 4 : 96);
+    if (random.chance(0.02)) (random.chance(0.5) ? ic : oc) = 0;
     dims x, k;
     for (std::size_t d = 0; d < rank; ++d) {
         x.push_back(random.between(1, rank == 1 ? 300 : rank == 2 ? 40 : 12));
@@ -72,8 +73,8 @@ bool draw_sizes(rng &random, layer &l) {
     if (std::max(product(l.src), product(l.dst)) > most_elements) return false;
     const auto positions = static_cast<double>(product(l.transposed ? l.src : l.dst));
     const auto per_position = static_cast<double>(product(l.weights));
-    return positions * per_position / static_cast<double>(l.transposed ? ic : oc)
-               / static_cast<double>(l.attrs.groups)
+    const auto each = static_cast<double>(std::max<dim>(l.transposed ? ic : oc, 1));
+    return positions * per_position / each / static_cast<double>(l.attrs.groups)
            < draw_size_limit(random);
 }
 
@@ -82,6 +83,20 @@ dims strides_of(const dims &shape, std::size_t gap) {
     for (std::size_t d = shape.size() - 1; d-- > 0;) strides[d] = strides[d + 1] * shape[d + 1];
     strides[0] += static_cast<dim>(gap);
     return strides;
+}
+
+std::size_t span_of(const dims &shape, const dims &strides) {
+    return product(shape) == 0 ? 0 : static_cast<std::size_t>(strides[0] * shape[0]);
+}
+
+/// What lies between the images of an input, which no result may depend on.
+void fill_gaps(const tensor &t, int with) {
+    const std::size_t size = size_of(t.type), image = static_cast<std::size_t>(t.strides[0]);
+    const dim held = t.shape[0] == 0 ? 0 : product(t.shape) / t.shape[0];
+    for (std::size_t n = 0; held > 0 && n < static_cast<std::size_t>(t.shape[0]); ++n)
+        std::memset(
+            static_cast<std::byte *>(t.data) + (n * image + static_cast<std::size_t>(held)) * size,
+            with, (image - static_cast<std::size_t>(held)) * size);
 }
 
 /// Every bit pattern of moderate size: |v| in about [2^-8, 2).
@@ -105,7 +120,7 @@ public:
     /// A tensor with random contents; for outputs too, which may accumulate.
     tensor make(data_type type, const dims &shape, std::size_t gap = 0) {
         const dims strides = strides_of(shape, gap);
-        const auto count = static_cast<std::size_t>(strides[0] * shape[0]);
+        const auto count = span_of(shape, strides);
         void *data = memory_.take(count * size_of(type));
         for (std::size_t i = 0; i < count; ++i) {
             const std::uint32_t bits = random_bits(type, random_.next());
@@ -121,7 +136,7 @@ private:
 
 std::uint64_t hash(std::uint64_t seed, const tensor &t) {
     const auto *bytes = static_cast<const unsigned char *>(t.data);
-    const auto count = static_cast<std::size_t>(t.strides[0] * t.shape[0]) * size_of(t.type);
+    const auto count = span_of(t.shape, t.strides) * size_of(t.type);
     for (std::size_t i = 0; i < count; ++i) seed = (seed ^ bytes[i]) * 0x100000001b3U;
     return seed;
 }
@@ -131,6 +146,7 @@ struct step {
     const layer &l;
     op_kind kind;
     std::vector<tensor> inputs, outputs;
+    tensor add;
 };
 
 op_kind kind_of(const layer &l) {
@@ -141,7 +157,7 @@ op_kind kind_of(const layer &l) {
 
 step make_step(std::uint64_t number, const layer &l, arena &memory) {
     tensors make(memory, number);
-    step s{l, kind_of(l), {}, {}};
+    step s{l, kind_of(l), {}, {}, {}};
     const tensor src = make.make(l.type, l.src, l.gap), dst = make.make(l.type, l.dst, l.gap);
     const tensor weights = make.make(l.type, l.weights);
     const dims channels{l.attrs.data_format == "NXC" ? l.dst.back() : l.dst[1]};
@@ -150,6 +166,7 @@ step make_step(std::uint64_t number, const layer &l, arena &memory) {
         s.inputs = {src, weights};
         if (l.bias) s.inputs.push_back(make.make(l.type, channels));
         s.outputs = {dst};
+        if (l.add) s.add = l.add_in_place ? dst : make.make(l.type, l.dst, l.gap);
         break;
     case task::backward_data:
         s.inputs = {dst, weights};
@@ -178,6 +195,7 @@ options options_of(const step &s, const engine &on) {
     opts.on = &on;
     opts.accumulate = s.l.accumulate;
     opts.relu = s.l.relu;
+    if (s.l.add) opts.add = &s.add;
     if (weights_gradient(s.l) && s.l.bias) opts.diff_bias = &s.outputs.back();
     return opts;
 }
@@ -215,6 +233,7 @@ logical_tensor described(std::size_t id, const tensor &t) {
 compiled_partition compile_step(const step &s, const engine &on) {
     std::vector<logical_tensor> in, out;
     for (const tensor &t : s.inputs) in.push_back(described(in.size(), t));
+    if (s.l.add) in.push_back(described(in.size(), s.add));
     for (const tensor &t : s.outputs) out.push_back(described(10 + out.size(), t));
     const options opts = options_of(s, on);
     if (s.l.what == task::backward) {
@@ -263,7 +282,8 @@ compiled_partition compile_graph(const step &s, const engine &on) {
 /// Tensors in the order that the partition wants: ids are places in inputs, or 10 + in outputs.
 void execute(const step &s, const compiled_partition &ready, const engine &on) {
     std::vector<tensor> in, out;
-    for (const logical_tensor &t : ready.inputs()) in.push_back(s.inputs.at(t.id));
+    for (const logical_tensor &t : ready.inputs())
+        in.push_back(s.l.add && t.id == s.inputs.size() ? s.add : s.inputs.at(t.id));
     for (const logical_tensor &t : ready.outputs()) out.push_back(s.outputs.at(t.id - 10));
     ready.execute(stream(on), in, out);
 }
@@ -281,6 +301,8 @@ layer draw_layer(std::uint64_t number) {
         l.gap = random.chance(0.3) ? static_cast<std::size_t>(random.between(1, 40)) : 0;
         l.bias = random.chance(0.5);
         l.relu = l.what == task::forward && random.chance(0.3);
+        l.add = l.what == task::forward && random.chance(0.3);
+        l.add_in_place = l.add && random.chance(0.5);
         l.accumulate = l.what != task::forward && random.chance(0.3);
         l.on.max_isa = random.chance(0.6)
                            ? isa::amx_bf16
@@ -319,17 +341,20 @@ void *arena::take(std::size_t bytes) {
 std::uint64_t run(std::uint64_t number, const layer &l, const visit &v, arena &memory) {
     memory.reset();
     const step s = make_step(number, l, memory);
+    for (const tensor &t : s.inputs)
+        if (t.strides.size() > 1) fill_gaps(t, v.threads % 2 == 0 ? 0xff : 0x11);
     engine_options settings = l.on;
     settings.threads = v.threads;
     const engine on(settings);
-    // Graph ops know no ReLU.
-    const bool by_graph = v.how == route::graph && !l.relu;
+    // Graph ops know neither ReLU nor add.
+    const bool by_graph = v.how == route::graph && !l.relu && !l.add;
     if (v.how == route::eager) {
         run_eager(s, on);
     } else {
         const compiled_partition ready = by_graph ? compile_graph(s, on) : compile_step(s, on);
-        // An accumulating step changes what it starts from, so that it runs once.
-        for (int i = 0; i < (l.accumulate ? 1 : v.repeats); ++i) {
+        // A step that adds to its output changes what it starts from, so that it runs once.
+        const bool once = l.accumulate || l.add_in_place;
+        for (int i = 0; i < (once ? 1 : v.repeats); ++i) {
             const engine other(settings);
             execute(s, ready, i % 2 ? other : on);
         }

@@ -25,6 +25,7 @@ struct layer {
     std::size_t gap = 0;  // elements between the images of src and dst
     attributes attrs;
     bool bias = false, relu = false, accumulate = false;
+    bool add = false, add_in_place = false;
     engine_options on;  // instruction set and math mode: what may change bits
 };
 

@@ -276,7 +276,6 @@ problem random_problem(rng &random, double max_macs, inputs allowed) {
         if (random.chance(0.5)) p.ic = 1;
         if (p.ic == 1 && random.chance(0.6)) p.oc = random.pick<dim>({1, 1, 1, 2, 3});
     }
-    if (random.chance(0.03)) (random.chance(0.5) ? p.ic : p.oc) = 0;
     const auto rank = static_cast<std::size_t>(random.pick({1, 2, 2, 2, 3}));
     for (std::size_t d = 3 - rank; d < 3; ++d) p.x[d] = random_axis(random);
     while (conv::macs(p) > max_macs) {
@@ -284,6 +283,7 @@ problem random_problem(rng &random, double max_macs, inputs allowed) {
         halve_largest(p);
         if (conv::macs(p) >= before) break;
     }
+    if (random.chance(0.03)) (random.chance(0.5) ? p.ic : p.oc) = 0;
     set_random_extras(random, p);
     set_random_layouts(random, p, allowed);
     return p;
