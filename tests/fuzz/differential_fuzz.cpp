@@ -146,12 +146,16 @@ void draw_values(input &in, test::workbench &bench, values kind) {
             return old;
         }
     };
-    for (const role r : test::all_roles)
-        if (is_input(bench.problem(), r))
-            test::for_each_element(
-                test::extents_of(bench.problem(), r), [&](const auto &, dim offset) {
-                    bench.write(r, offset, draw(bench.read(r, offset)));
-                });
+    for (const role r : test::all_roles) {
+        if (!is_input(bench.problem(), r)) continue;
+        // Elements may share memory: each place once.
+        std::vector<bool> drawn(static_cast<std::size_t>(test::span_of(bench.problem(), r)));
+        test::for_each_element(test::extents_of(bench.problem(), r), [&](const auto &, dim offset) {
+            const auto place = static_cast<std::size_t>(offset);
+            if (!drawn[place]) bench.write(r, offset, draw(bench.read(r, offset)));
+            drawn[place] = true;
+        });
+    }
 }
 
 /// The workbench takes over the signals of crashes; the fuzzer must hear of them to keep its input.
