@@ -62,11 +62,16 @@ def alias(choices: tuple[str, ...]) -> str:
     raise SystemExit(f"convgrad/_types.py has no name for Literal{list(choices)}")
 
 
+def has_least_value(attribute: dict[str, Any]) -> bool:
+    """Lists that an op must have, always or (pads) at times: functions take the least for them."""
+    return attribute["required"] or attribute["default"].startswith("required")
+
+
 def attribute_type(attribute: dict[str, Any]) -> str:
     if attribute["choices"]:
         return alias(attribute["choices"])
     if attribute["type"] == "s64 list":
-        return "Ints" if attribute["required"] else "Ints | None"
+        return "Ints" if has_least_value(attribute) else "Ints | None"
     return "bool" if attribute["maximum"] == 1 else "int"
 
 
@@ -74,7 +79,7 @@ def attribute_default(attribute: dict[str, Any]) -> str:
     if attribute["choices"]:
         return f'"{attribute["default"]}"'
     if attribute["type"] == "s64 list":
-        return str(attribute["minimum"]) if attribute["required"] else "None"
+        return str(attribute["minimum"]) if has_least_value(attribute) else "None"
     return (
         str(bool(int(attribute["default"]))) if attribute["maximum"] == 1 else attribute["default"]
     )
