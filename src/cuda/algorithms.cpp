@@ -1,6 +1,7 @@
 // The algorithms of the CUDA engine: one list that drives selection, explain and the tests.
 #include <convgrad/error.hpp>
 
+#include "cuda/dense.hpp"
 #include "cuda/depthwise.hpp"
 #include "cuda/general.hpp"
 #include "cuda/plan.hpp"
@@ -43,6 +44,7 @@ constexpr algorithm algorithms[] = {
     {"cuda.planes", accuracy::strict, &refuse_planes, &predict_planes, &make_planes_plan},
     {"cuda.depthwise", accuracy::strict, &refuse_depthwise, &predict_depthwise,
         &make_depthwise_plan},
+    {"cuda.dense", accuracy::accurate, &refuse_dense, &predict_dense, &make_dense_plan},
     {"cuda.narrow", accuracy::strict, &refuse_long, &predict<tile_kind::narrow>,
         &build<tile_kind::narrow>},
     {"cuda.general", accuracy::strict, &refuse_long, &predict<tile_kind::general>,

@@ -57,6 +57,13 @@ void load_kernels(device &d) {
                 name_of(which));
         }
     }
+    // More shared memory than kernels get unasked.
+    for (const data_type type : {data_type::f32, data_type::bf16, data_type::f16}) {
+        const kernel dense = of_type(kernel::dense_data_f32, type);
+        d.check(cu.cuFuncSetAttribute(d.functions[static_cast<std::size_t>(dense)],
+                    CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, dense_shared),
+            name_of(dense));
+    }
 }
 
 void make_pool(device &d) {

@@ -32,9 +32,8 @@ struct data_tiles {
     wide phases[3], m, n, all;
 };
 
-data_tiles cut_data(const problem &p, tile_kind kind) {
+data_tiles cut_data(const problem &p, const tile_size &size) {
     const bool backward = p.what == pass::backward_data;
-    const tile_size size = data_tile(kind);
     data_tiles t{};
     wide rows = p.mb, phases = 1;
     for (std::size_t d = 0; d < 3; ++d) {
@@ -72,28 +71,7 @@ wide wanted_parts(const problem &p, tile_kind kind) {
 class data_plan final : public plan {
 public:
     data_plan(std::string_view name, const problem &p, tile_kind kind) : problem_(p), kind_(kind) {
-        const bool backward = p.what == pass::backward_data;
-        const data_tiles t = cut_data(p, kind);
-        args_.mb = p.mb;
-        args_.groups = p.groups;
-        args_.in_channels = backward ? p.oc : p.ic;
-        args_.out_channels = backward ? p.ic : p.oc;
-        for (std::size_t d = 0; d < 3; ++d) {
-            args_.x[d] = to_args(p.x[d], backward);
-            args_.phases[d] = t.phases[d];
-            args_.w_tap[d] = p.weights.k[d];
-        }
-        args_.in_strides = to_args(backward ? p.dst : p.src);
-        args_.w_group = p.weights.g;
-        args_.w_out = backward ? p.weights.i : p.weights.o;
-        args_.w_in = backward ? p.weights.o : p.weights.i;
-        args_.end = make_epilogue(p);
-        args_.backward = backward ? 1 : 0;
-        args_.in_runs_along_channels = args_.in_strides.c == 1 && args_.in_channels > 1 ? 1 : 0;
-        args_.weights_run_along_in = args_.w_in <= args_.w_out ? 1 : 0;
-        args_.tiles_m = t.m;
-        args_.tiles_n = t.n;
-        args_.tiles = t.all;
+        args_ = make_data_args(p, data_tile(kind).m, data_tile(kind).n);
         facts_.algorithm = name;
     }
     void set_facts(const architecture &on, const prediction &p) {
@@ -180,6 +158,33 @@ private:
 
 }  // namespace
 
+data_args make_data_args(const problem &p, wide rows, wide columns) {
+    data_args a{};
+    const bool backward = p.what == pass::backward_data;
+    const data_tiles t = cut_data(p, {rows, columns});
+    a.mb = p.mb;
+    a.groups = p.groups;
+    a.in_channels = backward ? p.oc : p.ic;
+    a.out_channels = backward ? p.ic : p.oc;
+    for (std::size_t d = 0; d < 3; ++d) {
+        a.x[d] = to_args(p.x[d], backward);
+        a.phases[d] = t.phases[d];
+        a.w_tap[d] = p.weights.k[d];
+    }
+    a.in_strides = to_args(backward ? p.dst : p.src);
+    a.w_group = p.weights.g;
+    a.w_out = backward ? p.weights.i : p.weights.o;
+    a.w_in = backward ? p.weights.o : p.weights.i;
+    a.end = make_epilogue(p);
+    a.backward = backward ? 1 : 0;
+    a.in_runs_along_channels = a.in_strides.c == 1 && a.in_channels > 1 ? 1 : 0;
+    a.weights_run_along_in = a.w_in <= a.w_out ? 1 : 0;
+    a.tiles_m = t.m;
+    a.tiles_n = t.n;
+    a.tiles = t.all;
+    return a;
+}
+
 bool fits_32_bits(const problem &p) {
     constexpr wide most = wide{1} << 28;
     wide positions = p.mb, src = p.mb, taps = 1;
@@ -261,7 +266,7 @@ prediction predict_general(
         macs *= std::max(1.0, 200 / std::max(1.0, blocks));
     } else {
         const tile_size size = data_tile(kind);
-        const data_tiles t = cut_data(p, kind);
+        const data_tiles t = cut_data(p, data_tile(kind));
         const bool backward = p.what == pass::backward_data;
         double phases = 1;
         for (const wide n : t.phases) phases *= static_cast<double>(n);

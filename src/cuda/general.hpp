@@ -38,6 +38,8 @@ epilogue_args make_epilogue(const conv::problem &p);
 /// The pointers of an epilogue.
 void bind(epilogue_args &e, const conv::problem &p, const conv::buffers &data);
 element element_of(data_type type);
+/// All of a data pass but its pointers, cut into tiles of positions by channels.
+data_args make_data_args(const conv::problem &p, wide rows, wide columns);
 
 /// The end of a weights gradient: parts in workspace [part][group][oc][tap][ic], added in order;
 /// and the bias gradient, if asked for.

@@ -60,6 +60,16 @@ TEST(cuda_choice, few_channels_take_narrow_tiles) {
     }
 }
 
+TEST(cuda_choice, dense_layers_take_tensor_cores_unless_math_is_strict) {
+    for (const pass what : {pass::forward, pass::backward_data}) {
+        problem p = layer(what, 1, 128, 128, 28, 3);
+        EXPECT_EQ(cuda::make_plan(p, hopper, {})->algorithm(), "cuda.dense");
+        EXPECT_EQ(cuda::make_plan(p, hopper, {})->facts().kept, engines::accuracy::accurate);
+        p.math = math_mode::strict;
+        EXPECT_EQ(cuda::make_plan(p, hopper, {})->algorithm(), "cuda.general");
+    }
+}
+
 TEST(cuda_choice, sizes_beyond_32_bits_take_long_indices) {
     problem p = layer(pass::forward, 1, 1, 1, 4, 1);
     p.x[1] = {};

@@ -113,4 +113,26 @@ constexpr int depthwise_back_columns = 8;  // backward data, stride 2
 constexpr int depthwise_threads = 128;
 constexpr int depthwise_most_rows = 64;  // of a segment
 
+/// Dense data passes on tensor cores: operands packed with channels next to each other.
+struct dense_args {
+    data_args data;              // the problem as it is: epilogue, and sums with care
+    const void *packed_in;       // [n][x...][group][channels]
+    const void *packed_weights;  // [group][out channel][tap][channels]
+    std::int32_t channels;       // of a group, padded to 16 bytes
+};
+
+/// Packs data or weights for a dense pass; what pads channels is zero.
+struct pack_args {
+    const void *from;
+    void *to;
+    wide lengths[5], strides[5];  // of positions (data) or group, out channel, taps (weights)
+    wide groups, group_stride, channels, channel_stride;
+    wide padded;  // channels
+    wide positions;
+    std::int32_t lanes_along_positions;
+};
+
+constexpr int dense_rows = 128, dense_columns = 64, dense_threads = 128, dense_stages = 3;
+constexpr int dense_shared = dense_stages * (dense_rows + dense_columns) * 128;
+
 }  // namespace convgrad::cuda

@@ -1,0 +1,342 @@
+// Dense forward and backward data on tensor cores: an implicit product of packed operands.
+//
+// Rows of 128 bytes (64 or 32 channels of one tap) go through a ring of stages in shared memory,
+// swizzled, by asynchronous copies that write zeros where padding is. f32 is split into two TF32
+// parts, three products, and each chunk's sum is added to the total by a rounded addition: sums
+// inside the tensor unit are cut off, not rounded.
+#include "implicit.cuh"
+
+namespace convgrad::cuda {
+namespace {
+
+constexpr int rows = dense_rows, columns = dense_columns, threads = dense_threads,
+              stages = dense_stages;
+constexpr unsigned line = 128, a_bytes = rows * line, stage_bytes = (rows + columns) * line;
+
+__device__ inline void copy_16(unsigned to, const void *from, bool there) {
+    asm volatile(
+        "cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(there ? 16 : 0));
+}
+
+__device__ inline void load_matrices(unsigned at, unsigned (&r)[4]) {
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
+                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+                 : "r"(at));
+}
+
+template <typename T>
+__device__ inline void multiply(float (&c)[4], const unsigned (&a)[4], const unsigned *b);
+template <>
+__device__ inline void multiply<bf16>(float (&c)[4], const unsigned (&a)[4], const unsigned *b) {
+    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, "
+                 "{%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+                 : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+}
+template <>
+__device__ inline void multiply<f16>(float (&c)[4], const unsigned (&a)[4], const unsigned *b) {
+    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, "
+                 "{%8,%9}, {%0,%1,%2,%3};"
+                 : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+}
+template <>
+__device__ inline void multiply<float>(float (&c)[4], const unsigned (&a)[4], const unsigned *b) {
+    asm volatile("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, "
+                 "{%8,%9}, {%0,%1,%2,%3};"
+                 : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+}
+
+/// The unit drops the low 13 bits: the large part is rounded here, the small one holds the rest.
+__device__ inline void split(unsigned &large, unsigned &small) {
+    const float x = __uint_as_float(large);
+    large = (large + 0x1000U) & 0xffffe000U;
+    small = __float_as_uint(x - __uint_as_float(large));
+}
+
+struct dense_tile {
+    place<int> in[rows];  // packed input of tap 0
+    wide original[rows];  // the same in the tensor itself
+    wide out_at[rows], add_at[rows];
+    axis_phase<int> phase[3];
+};
+
+template <typename T>
+__device__ void dense_product(const dense_args &q) {
+    constexpr bool exact = sizeof(T) == 4;
+    constexpr int chunk = 16 / sizeof(T), deep = static_cast<int>(line / sizeof(T));
+    extern __shared__ __align__(128) unsigned char shared_bytes[];
+    __shared__ dense_tile s;
+    const unsigned ring = static_cast<unsigned>(__cvta_generic_to_shared(shared_bytes));
+    const data_args &p = q.data;
+    const int t = static_cast<int>(threadIdx.x), lane = t % 32, warp = t / 32, warp_m = warp % 2,
+              warp_n = warp / 2;
+    const T *const in = static_cast<const T *>(q.packed_in), *const weights =
+                                                                 static_cast<const T *>(
+                                                                     q.packed_weights);
+    const wide packed_x2 = p.groups * q.channels, packed_x1 = packed_x2 * p.x[2].in,
+               packed_x0 = packed_x1 * p.x[1].in;
+    const wide packed_n = packed_x0 * p.x[0].in;
+
+    for (wide tile = blockIdx.x; tile < p.tiles; tile += gridDim.x) {
+        wide rest = tile;
+        const wide first_column = rest % p.tiles_n * columns;
+        rest /= p.tiles_n;
+        const wide first_row = rest % p.tiles_m * rows;
+        rest /= p.tiles_m;
+        const wide group = rest % p.groups;
+        rest /= p.groups;
+        __syncthreads();
+        if (t < 3) {
+            wide phase = rest;
+            for (int d = 2; d > t; --d) phase /= p.phases[d];
+            s.phase[t] = make_phase<int>(p.x[t], p.backward != 0, phase % p.phases[t]);
+        }
+        __syncthreads();
+        const wide all_rows = p.mb * s.phase[0].count * s.phase[1].count * s.phase[2].count;
+        if (first_row >= all_rows) continue;
+        for (int r = t; r < rows; r += threads) {
+            int m = static_cast<int>(first_row) + r;
+            const bool valid = m < all_rows;
+            if (!valid) m = 0;
+            int j[3];
+            for (int d = 2; d >= 0; --d) {
+                j[d] = m % s.phase[d].count;
+                m /= s.phase[d].count;
+            }
+            wide at = m * packed_n + group * q.channels,
+                 original = m * p.in_strides.n + group * p.in_channels * p.in_strides.c;
+            wide out = m * p.end.out_strides.n, add = m * p.end.add_strides.n;
+            const wide steps[3] = {packed_x0, packed_x1, packed_x2};
+            for (int d = 0; d < 3; ++d) {
+                const axis_phase<int> &f = s.phase[d];
+                const int x = f.in_first + f.in_step * j[d];
+                const wide y = f.out_first + f.out_step * static_cast<wide>(j[d]);
+                s.in[r].x[d] = x;
+                at += x * steps[d];
+                original += x * p.in_strides.x[d];
+                out += y * p.end.out_strides.x[d];
+                add += y * p.end.add_strides.x[d];
+            }
+            if (!valid) s.in[r].x[0] = 1 << 30;
+            s.in[r].offset = at;
+            s.original[r] = original;
+            s.out_at[r] = valid ? out : -1;
+            s.add_at[r] = add;
+        }
+        __syncthreads();
+
+        // Loads: 16 rows of 8 pieces at a time. The next step's tap and first channel:
+        int tap[3] = {0, 0, 0}, channel = 0, loaded = 0;
+        const int per_tap = (q.channels + deep - 1) / deep;
+        const int steps = s.phase[0].taps * s.phase[1].taps * s.phase[2].taps * per_tap;
+        const int piece = t % 8, own_row = t / 8;
+        const unsigned in0 = static_cast<unsigned>(p.x[0].in),
+                       in1 = static_cast<unsigned>(p.x[1].in),
+                       in2 = static_cast<unsigned>(p.x[2].in);
+        const wide taps = p.x[0].kernel * p.x[1].kernel * p.x[2].kernel;
+        const auto load = [&] {
+            if (loaded < steps) {
+                const unsigned base = ring + static_cast<unsigned>(loaded % stages) * stage_bytes;
+                const int dx0 = s.phase[0].shift * tap[0], dx1 = s.phase[1].shift * tap[1],
+                          dx2 = s.phase[2].shift * tap[2];
+                const int c = channel + piece * chunk;
+                const wide moved = dx0 * packed_x0 + dx1 * packed_x1 + dx2 * packed_x2 + c;
+#pragma unroll
+                for (int i = 0; i < rows / 16; ++i) {
+                    const int r = own_row + 16 * i;
+                    const place<int> &at = s.in[r];
+                    const bool there = c < q.channels && static_cast<unsigned>(at.x[0] + dx0) < in0
+                                       && static_cast<unsigned>(at.x[1] + dx1) < in1
+                                       && static_cast<unsigned>(at.x[2] + dx2) < in2;
+                    copy_16(base + static_cast<unsigned>(r) * line
+                                + static_cast<unsigned>((piece ^ (r & 7)) << 4),
+                        there ? in + at.offset + moved : in, there);
+                }
+                const wide number =
+                    ((s.phase[0].tap_first + s.phase[0].tap_step * tap[0]) * p.x[1].kernel
+                        + s.phase[1].tap_first + s.phase[1].tap_step * tap[1])
+                        * p.x[2].kernel
+                    + s.phase[2].tap_first + s.phase[2].tap_step * tap[2];
+#pragma unroll
+                for (int i = 0; i < columns / 16; ++i) {
+                    const int r = own_row + 16 * i;
+                    const bool there = c < q.channels && first_column + r < p.out_channels;
+                    copy_16(base + a_bytes + static_cast<unsigned>(r) * line
+                                + static_cast<unsigned>((piece ^ (r & 7)) << 4),
+                        there ? weights
+                                    + ((group * p.out_channels + first_column + r) * taps + number)
+                                          * q.channels
+                                    + c
+                              : weights,
+                        there);
+                }
+                channel += deep;
+                if (channel >= q.channels) {
+                    channel = 0;
+                    if (++tap[2] == s.phase[2].taps) {
+                        tap[2] = 0;
+                        if (++tap[1] == s.phase[1].taps) {
+                            tap[1] = 0;
+                            ++tap[0];
+                        }
+                    }
+                }
+                ++loaded;
+            }
+            asm volatile("cp.async.commit_group;");
+        };
+
+        float sum[4][4][4], part[exact ? 4 : 1][exact ? 4 : 1][4];
+#pragma unroll
+        for (int i = 0; i < 4; ++i)
+#pragma unroll
+            for (int j = 0; j < 4; ++j)
+#pragma unroll
+                for (int k = 0; k < 4; ++k) {
+                    sum[i][j][k] = 0;
+                    if (exact) part[i % (exact ? 4 : 1)][j % (exact ? 4 : 1)][k] = 0;
+                }
+#pragma unroll
+        for (int i = 0; i < stages - 1; ++i) load();
+        const int a_row = warp_m * 64 + (lane & 7) + ((lane >> 3) & 1) * 8, a_piece = lane >> 4;
+        const int b_row = warp_n * 32 + (lane & 7) + (lane >> 4) * 8, b_piece = (lane >> 3) & 1;
+        for (int step = 0; step < steps; ++step) {
+            asm volatile("cp.async.wait_group %0;" ::"n"(stages - 2));
+            __syncthreads();
+            load();
+            const unsigned base = ring + static_cast<unsigned>(step % stages) * stage_bytes;
+            const unsigned a_at = base + static_cast<unsigned>(a_row) * line,
+                           b_at = base + a_bytes + static_cast<unsigned>(b_row) * line;
+#pragma unroll
+            for (int k = 0; k < 4; ++k) {
+                unsigned a[4][4], a_small[exact ? 4 : 1][4];
+#pragma unroll
+                for (int i = 0; i < 4; ++i) {
+                    load_matrices(
+                        a_at + static_cast<unsigned>(i) * 16 * line
+                            + static_cast<unsigned>(((2 * k + a_piece) ^ (lane & 7)) << 4),
+                        a[i]);
+                    if constexpr (exact) {
+#pragma unroll
+                        for (int e = 0; e < 4; ++e) split(a[i][e], a_small[i][e]);
+                    }
+                }
+#pragma unroll
+                for (int j = 0; j < 4; j += 2) {
+                    unsigned b[4], b_small[4];
+                    load_matrices(
+                        b_at + static_cast<unsigned>(j) * 8 * line
+                            + static_cast<unsigned>(((2 * k + b_piece) ^ (lane & 7)) << 4),
+                        b);
+                    if constexpr (exact) {
+#pragma unroll
+                        for (int e = 0; e < 4; ++e) split(b[e], b_small[e]);
+#pragma unroll
+                        for (int h = 0; h < 2; ++h)
+#pragma unroll
+                            for (int i = 0; i < 4; ++i) {
+                                multiply<T>(part[i][j + h], a_small[i], b + 2 * h);
+                                multiply<T>(part[i][j + h], a[i], b_small + 2 * h);
+                                multiply<T>(part[i][j + h], a[i], b + 2 * h);
+                            }
+                    } else {
+#pragma unroll
+                        for (int h = 0; h < 2; ++h)
+#pragma unroll
+                            for (int i = 0; i < 4; ++i) multiply<T>(sum[i][j + h], a[i], b + 2 * h);
+                    }
+                }
+            }
+            if constexpr (exact) {
+#pragma unroll
+                for (int i = 0; i < 4; ++i)
+#pragma unroll
+                    for (int j = 0; j < 4; ++j)
+#pragma unroll
+                        for (int e = 0; e < 4; ++e) {
+                            sum[i][j][e] += part[i][j][e];
+                            part[i][j][e] = 0;
+                        }
+            }
+        }
+        asm volatile("cp.async.wait_group 0;");
+#pragma unroll
+        for (int i = 0; i < 4; ++i)
+#pragma unroll
+            for (int h = 0; h < 2; ++h) {
+                const int r = warp_m * 64 + i * 16 + lane / 4 + h * 8;
+                if (s.out_at[r] < 0) continue;
+#pragma unroll
+                for (int j = 0; j < 4; ++j)
+#pragma unroll
+                    for (int e = 0; e < 2; ++e) {
+                        const wide c = first_column + warp_n * 32 + j * 8 + lane % 4 * 2 + e;
+                        if (c >= p.out_channels) continue;
+                        float v = sum[i][j][h * 2 + e];
+                        // Splitting makes NaN of infinities, too.
+                        if (!is_finite(v)) {
+                            place<int> row = s.in[r];
+                            row.offset = s.original[r];
+                            v = careful_sum<T, int, true>(p, s.phase, row, group, c, v);
+                        }
+                        const wide out_channel = group * p.out_channels + c;
+                        store_result<T>(p.end, v, out_channel,
+                            s.out_at[r] + out_channel * p.end.out_strides.c,
+                            s.add_at[r] + out_channel * p.end.add_strides.c);
+                    }
+            }
+    }
+}
+
+/// Tiles of 32 positions by 32 channels of one group, turned in shared memory.
+template <typename T>
+__device__ void pack_tiles(const pack_args &p) {
+    __shared__ T turned[32][34];
+    const int t = static_cast<int>(threadIdx.x), fast = t % 32, slow = t / 32;
+    const wide tiles_c = (p.padded + 31) / 32, tiles_p = (p.positions + 31) / 32;
+    for (wide tile = blockIdx.x; tile < tiles_c * tiles_p * p.groups; tile += gridDim.x) {
+        const wide first_c = tile % tiles_c * 32, group = tile / tiles_c % p.groups,
+                   first_p = tile / tiles_c / p.groups * 32;
+        __syncthreads();
+        for (int i = slow; i < 32; i += 4) {
+            const int dp = p.lanes_along_positions != 0 ? fast : i,
+                      dc = p.lanes_along_positions != 0 ? i : fast;
+            wide rest = first_p + dp,
+                 at = group * p.group_stride + (first_c + dc) * p.channel_stride;
+            const bool there = rest < p.positions && first_c + dc < p.channels;
+            for (int d = 4; d >= 0; --d) {
+                at += rest % p.lengths[d] * p.strides[d];
+                rest /= p.lengths[d];
+            }
+            T v;
+            round_to(v, 0.0f);
+            if (there) v = static_cast<const T *>(p.from)[at];
+            turned[dp][dc] = v;
+        }
+        __syncthreads();
+        for (int i = slow; i < 32; i += 4)
+            if (first_p + i < p.positions && first_c + fast < p.padded)
+                static_cast<T *>(
+                    p.to)[((first_p + i) * p.groups + group) * p.padded + first_c + fast] =
+                    turned[i][fast];
+    }
+}
+
+}  // namespace
+
+#define CONVGRAD_DENSE(type, T)                                                                    \
+    extern "C" __global__ void __launch_bounds__(threads, 2)                                       \
+        dense_data_##type(const __grid_constant__ dense_args p) {                                  \
+        dense_product<T>(p);                                                                       \
+    }                                                                                              \
+    extern "C" __global__ void __launch_bounds__(128)                                              \
+        dense_pack_##type(const __grid_constant__ pack_args p) {                                   \
+        pack_tiles<T>(p);                                                                          \
+    }
+CONVGRAD_DENSE(f32, float)
+CONVGRAD_DENSE(bf16, bf16)
+CONVGRAD_DENSE(f16, f16)
+
+}  // namespace convgrad::cuda
