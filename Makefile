@@ -4,8 +4,10 @@ BUILD  := build/$(PRESET)
 JOBS   ?= $(shell nproc)
 PREFIX ?= /usr/local
 SOAK_SECONDS ?= 3600
+HUNT_PROBLEMS ?= 1000000
+HUNT_SEED ?= 1
 
-.PHONY: run test test-sanitize test-torch test-cuda check-reproducible wheel build setup install clean format tidy fuzz soak accuracy help
+.PHONY: run test test-sanitize test-torch test-cuda check-reproducible wheel build setup install clean format tidy fuzz soak hunt accuracy help
 
 run: build ## set up, build, check all ops and types, then train a network and write a report
 	$(BUILD)/bin/convgrad verify
@@ -37,6 +39,9 @@ wheel: setup ## build a Python wheel for other machines into build/wheel, and tr
 
 soak: build ## random layers for SOAK_SECONDS (an hour): same bits, memory and handles flat
 	$(BUILD)/bin/convgrad_soak $(SOAK_SECONDS)
+
+hunt: build ## HUNT_PROBLEMS=1000000 random problems (from HUNT_SEED on) against an f64 evaluation of its own
+	CONVGRAD_HUNT_DROP_IN=$(BUILD)/lib/libconvgrad_onednn.so $(BUILD)/bin/convgrad_hunt $(HUNT_PROBLEMS) $(HUNT_SEED)
 
 build: setup ## set up and build (PRESET=release, debug, asan or tsan)
 	cmake --preset $(PRESET) -Wno-dev
