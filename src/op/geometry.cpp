@@ -263,8 +263,11 @@ void derivation::adopt_bias() {
 
 void derivation::choose_form() {
     if (!roles_.transposed || attrs_.groups == 1) return;
-    const bool first = form_possible(weights_form::divided_i);
-    const bool second = form_possible(weights_form::divided_o);
+    bool first = form_possible(weights_form::divided_i);
+    bool second = form_possible(weights_form::divided_o);
+    // Of two that fit, one may name a number of channels that groups do not divide.
+    if (first && second && divisible(g_.weights.o) != divisible(g_.weights.i))
+        (divisible(g_.weights.o) ? second : first) = false;
     if (!first && second) g_.form = weights_form::divided_o;
     // Both fit where too little is known, to which 0 = 0 adds nothing. If nothing but the output
     // can still tell, and it does not, the first form is meant.

@@ -252,6 +252,12 @@ TEST(infer, empty_batches_and_channels_are_legal) {
     EXPECT_EQ(inferred_shape(grouped.set("groups", 2)), (dims{2, 7, 8}));
     op second = op_with(conv_transpose, 1, {2, 5, 0}, {3, 4, 0}, {2, 7, 4});
     EXPECT_EQ(inferred_shape(second.set("groups", 2)), (dims{2, 7, 4}));
+    // Where groups divide the channels of one form only, that form is meant.
+    EXPECT_EQ(infer_shape(conv_transpose_backward_data, {2, 7, 0}, {3, 0, 9}, {.groups = 2}),
+        (dims{2, 5, 18}));
+    EXPECT_EQ(infer_shape(conv_transpose_backward_data, {2, 7, 0}, {3, 0, 8}, {.groups = 2}),
+        (dims{2, 5, 8}));
+    EXPECT_EQ(infer_shape(conv_transpose, {2, 5, 0}, {3, 3, 0}, {.groups = 2}), (dims{2, 7, 6}));
 }
 
 // The length of diff_src does not follow where the formula is negative, but may still be given.
