@@ -27,8 +27,8 @@ public:
     /// Computes, with the threads of the stream's engine. Tensors are matched by position with
     /// inputs() and outputs(). `workspace` may give workspace_size() bytes, 64-byte aligned; null:
     /// the library allocates them itself. Nothing is written if a tensor is refused. An output must
-    /// not overlap any other tensor (except `add`, which may be dst itself); of that only equal start
-    /// addresses are noticed, since views of one buffer may interleave.
+    /// not overlap any other tensor (except `add`, which may be dst itself); of that only equal
+    /// start addresses are noticed, since views of one buffer may interleave.
     void execute(const stream &on, list_view<tensor> inputs, list_view<tensor> outputs,
         void *workspace = nullptr) const;
 
