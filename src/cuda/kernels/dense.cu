@@ -7,7 +7,7 @@
 #include "implicit.cuh"
 
 namespace convgrad::cuda {
-namespace {
+inline namespace code {  // named: nvcc makes names of unnamed ones from the folder
 
 constexpr int rows = dense_rows, columns = dense_columns, threads = dense_threads,
               stages = dense_stages;
@@ -324,7 +324,7 @@ __device__ void pack_tiles(const pack_args &p) {
     }
 }
 
-}  // namespace
+}  // namespace code
 
 #define CONVGRAD_DENSE(type, T)                                                                    \
     extern "C" __global__ void __launch_bounds__(threads, 2)                                       \

@@ -9,7 +9,7 @@
 #include "implicit.cuh"
 
 namespace convgrad::cuda {
-namespace {
+inline namespace code {  // named: nvcc makes names of unnamed ones from the folder
 
 constexpr int depth = 16;  // of a step of the sum
 constexpr int threads = 256;
@@ -217,7 +217,7 @@ __device__ void data_product(const data_args &p) {
     }
 }
 
-}  // namespace
+}  // namespace code
 
 #define CONVGRAD_KERNEL(name, T, I, BM, BN, TM, TN)                                                \
     extern "C" __global__ void __launch_bounds__(threads, 2)                                       \

@@ -8,7 +8,7 @@
 #include "device.cuh"
 
 namespace convgrad::cuda {
-namespace {
+inline namespace code {  // named: nvcc makes names of unnamed ones from the folder
 
 constexpr int depth = 16;
 constexpr int threads = 256;
@@ -275,7 +275,7 @@ __device__ void store_sum(const sum_args &p, float v, wide at) {
     round_to(*out, v);
 }
 
-}  // namespace
+}  // namespace code
 
 #define CONVGRAD_KERNEL(name, T, I, BM, BN, TM, TN)                                                \
     extern "C" __global__ void __launch_bounds__(threads, 2)                                       \
