@@ -13,7 +13,7 @@ int main(int argc, char **argv) {
         if (value != 32.0F) return 2;
     // Errors of the library are caught as what they are, across the library's boundary.
     try {
-        convgrad::engine(convgrad::engine_options{.kind = convgrad::engine_kind::cuda});
+        convgrad::engine(convgrad::engine_options{.threads = -1});
     } catch (const convgrad::error &e) {
         return e.code() == convgrad::error_code::invalid_argument ? 0 : 3;
     }
