@@ -54,7 +54,7 @@ winograd_weights::winograd_weights(const conv::problem &p, const kernel_set &ker
     winograd_tile tile, std::size_t workspace_limit, int threads)
     : p_(one_group(orient_for(p, tile))), whole_(p), groups_(p.groups), kernels_(kernels),
       winograd_(*find_winograd(kernels.set)),
-      transforms_(winograd_.of[static_cast<std::size_t>(tile)]), tile_(tile), map_(p_, tile),
+      transforms_(winograd_.of[static_cast<std::size_t>(tile)]), map_(p_, tile),
       ic_padded_(round_up_to(p.ic, kernels.lanes)), panels_(div_up(p.oc, panel())),
       chunk_(std::min<dim>(64, std::max(ic_padded_, panels_ * panel()))),
       taps_inside_(taps_side_by_side(p_)), direct_(p_, kernels, nullptr, threads, workspace_limit) {

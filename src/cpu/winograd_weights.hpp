@@ -87,7 +87,6 @@ private:
     const kernel_set &kernels_;
     const winograd_kernels &winograd_;
     const winograd_kernels::transforms &transforms_;
-    winograd_tile tile_;
     winograd_map map_;
     dim ic_padded_, panels_;
     dim chunk_;        // channels of a transform
