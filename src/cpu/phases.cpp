@@ -134,6 +134,7 @@ void gradient_taps::write_zeros(const conv::problem &p, const conv::buffers &dat
     const dim size = static_cast<dim>(size_of(p.out_type));
     const bool inputs_inside = p.weights.i < p.weights.o;
     const dim outer = inputs_inside ? p.oc : p.ic, inner = inputs_inside ? p.ic : p.oc;
+    if (outer == 0 || inner == 0) return;  // an empty tensor may be null
     const dim outer_step = size * (inputs_inside ? p.weights.o : p.weights.i),
               step = size * (inputs_inside ? p.weights.i : p.weights.o);
     const dim taps = p.x[0].kernel * p.x[1].kernel * p.x[2].kernel;
