@@ -24,6 +24,8 @@ namespace {
 /// milliseconds. At least `least_samples` elements are checked whatever that costs.
 constexpr double term_budget = 2e6;
 constexpr dim least_samples = 16;
+/// Tensors of more elements together are checked packed only: moving one takes some nanoseconds.
+constexpr dim most_arranged = dim{1} << 22;
 
 double load(const void *data, data_type type, dim offset) {
     switch (type) {
@@ -136,6 +138,9 @@ struct run {
     std::string plan;
     conv::buffers before;  // the same, with what outputs hold before an accumulating run
     std::vector<float> diff_bias, diff_bias_before;
+    arrangement::kind how = arrangement::kind::packed;
+    std::vector<std::vector<std::byte>> arranged;  // memory of tensors that are not packed
+    std::vector<std::byte> output_before;          // of such an output
 };
 
 /// "integer data", "integer data with accumulate, f32 diff_weights, diff_bias".
@@ -145,6 +150,8 @@ std::string name_of_data(const run &r) {
     if (r.call.problem.add) text += " with add in place";
     if (r.call.problem.out_type != r.call.problem.type) text += ", f32 diff_weights";
     if (!r.diff_bias.empty()) text += ", diff_bias";
+    if (r.how == arrangement::kind::gaps) text += ", gaps between elements";
+    if (r.how == arrangement::kind::overlapping) text += ", inputs that overlap themselves";
     return text;
 }
 
@@ -218,11 +225,35 @@ std::string describe_failure(const run &r, const worst &w, const points &which) 
         w.terms, w.wrong, which.count(), which.all() ? "elements" : "sampled elements");
 }
 
+/// Memory between the elements of an output must be left alone, and every element be written.
+/// Empty if all is well.
+std::string judge_gaps(const run &r) {
+    const auto at = static_cast<std::size_t>(r.call.output);
+    const data_type type = r.call.problem.out_type;
+    const std::size_t size = size_of(type);
+    if (r.call.strides[at].empty()) return {};
+    const std::vector<bool> used = element_places(r.call.shapes[at], r.call.strides[at]);
+    const auto *bytes = static_cast<const std::byte *>(r.output);
+    for (std::size_t i = 0; i < used.size(); ++i) {
+        const bool changed =
+            std::memcmp(bytes + i * size, r.output_before.data() + i * size, size) != 0;
+        if (!used[i] && changed)
+            return fmt::format("{}: memory between the elements of {} was written (offset {})",
+                name_of_data(r), ops::schema_of(r.c.kind).outputs[0].name, i);
+        if (used[i] && !std::isfinite(load(r.output, type, static_cast<dim>(i))))
+            return fmt::format(
+                "{}: the element at offset {} of {} is NaN or infinite (never written?)",
+                name_of_data(r), i, ops::schema_of(r.c.kind).outputs[0].name);
+    }
+    return {};
+}
+
 /// Empty if all is well.
 std::string judge(const run &r, const check_options &options) {
     const points which(r.call.problem, options.exhaustive, options.seed);
     const worst w = compare(r, which);
     if (w.wrong > 0) return describe_failure(r, w, which);
+    if (r.how != arrangement::kind::packed) return judge_gaps(r);
     const dim garbage = which.all() ? 0 : count_garbage(r);
     if (garbage > 0)
         return fmt::format("{}: {} elements of {} are NaN or infinite (never written?)",
@@ -242,11 +273,36 @@ std::string judge_diff_bias(const run &r) {
     return {};
 }
 
-/// Whether forward ops have a bias, and gradients accumulate and so on.
+/// Whether forward ops have a bias, and gradients accumulate and so on; how tensors lie in memory.
 struct variant {
     filling::kind what;
     bool bias, extras;
+    arrangement::kind how;
 };
+
+void *&slot(conv::buffers &b, role which) {
+    return which == role::src ? b.src : which == role::weights ? b.weights : b.dst;
+}
+
+/// Moves packed tensors to where the call wants them. Inputs are the same in both sets of buffers.
+void move_apart(run &r) {
+    const std::size_t in = size_of(r.call.problem.type), out = size_of(r.call.problem.out_type);
+    const auto moved = [&](role which, std::size_t size, const void *packed) -> void * {
+        const auto at = static_cast<std::size_t>(which);
+        const dims &shape = r.call.shapes[at], &strides = r.call.strides[at];
+        r.arranged.push_back(
+            scatter(packed, size, shape, strides.empty() ? packed_strides(shape) : strides));
+        return r.arranged.back().data();
+    };
+    for (role which : r.call.inputs)
+        slot(r.data, which) = slot(r.before, which) = moved(which, in, slot(r.data, which));
+    slot(r.before, r.call.output) = moved(r.call.output, out, slot(r.before, r.call.output));
+    r.output = slot(r.data, r.call.output) = moved(r.call.output, out, r.output);
+    r.output_before = r.arranged.back();
+    if (!r.call.problem.add) return;
+    r.data.add = r.output;
+    r.before.add = slot(r.before, r.call.output);
+}
 
 /// Inputs, and what outputs hold before the run.
 void prepare(run &r, tensor_store &store) {
@@ -258,21 +314,16 @@ void prepare(run &r, tensor_store &store) {
         r.with.terms = std::max(r.with.terms, terms_of(any));
     }
     r.data = fill_tensors(r.call, store, r.with);
-    const auto output_slot = [&](conv::buffers &b) -> void *& {
-        return r.call.output == role::src       ? b.src
-               : r.call.output == role::weights ? b.weights
-                                                : b.dst;
-    };
-    r.output = output_slot(r.data);
+    r.output = slot(r.data, r.call.output);
     r.before = r.data;
     if (!r.call.problem.accumulate && !r.call.problem.add) return;
     const data_type type = r.call.problem.out_type;
     const dim elements = r.call.elements_of(r.call.output);
-    output_slot(r.before) = store.input(r.call.output, type, elements, r.with);
-    std::memcpy(
-        r.output, output_slot(r.before), static_cast<std::size_t>(elements) * size_of(type));
+    slot(r.before, r.call.output) = store.input(r.call.output, type, elements, r.with);
+    std::memcpy(r.output, slot(r.before, r.call.output),
+        static_cast<std::size_t>(elements) * size_of(type));
     r.data.add = r.output;
-    r.before.add = output_slot(r.before);
+    r.before.add = slot(r.before, r.call.output);
     if (r.call.problem.diff_bias == conv::bias_gradient::none) return;
     const auto *filled =
         static_cast<const float *>(store.bias(data_type::f32, r.call.bias_elements, r.with));
@@ -282,15 +333,34 @@ void prepare(run &r, tensor_store &store) {
     r.before.bias = r.diff_bias_before.data();
 }
 
+/// The arrangement of memory depends on the case, so that many are drawn, but not on the engine, so
+/// that failures can be compared.
+std::uint64_t seed_of(const op_case &c, const check_options &options) {
+    const std::string text = to_text(*c.problem);
+    const auto what =
+        static_cast<std::uint64_t>(c.kind) * 64 + static_cast<std::uint64_t>(c.type) * 16
+        + static_cast<std::uint64_t>(c.data) * 4 + static_cast<std::uint64_t>(c.weights);
+    return hash_bytes(text.data(), text.size()) ^ (options.seed * 0x9e3779b97f4a7c15U) ^ what;
+}
+
+dim elements_of(const op_call &call) {
+    return call.elements[0] + call.elements[1] + call.elements[2];
+}
+
 check_result check_data(
     const op_case &c, const engine &on, tensor_store &store, const check_options &options) {
     check_result result;
     constexpr auto integers = filling::kind::integers, reals = filling::kind::reals;
-    for (const variant v :
-        {variant{integers, true, false}, {integers, false, true}, {reals, false, false}}) {
-        run r{c, make_call(c, v.bias, v.extras), {v.what, 1, options.seed}, {}, nullptr, {}, {}, {},
-            {}};
+    constexpr auto packed = arrangement::kind::packed, gaps = arrangement::kind::gaps,
+                   overlapping = arrangement::kind::overlapping;
+    for (const variant v : {variant{integers, true, false, packed}, {integers, false, true, packed},
+             {reals, false, false, packed}, {integers, false, true, gaps},
+             {integers, true, false, overlapping}}) {
+        run r{c, make_call(c, v.bias, v.extras, {v.how, seed_of(c, options)}),
+            {v.what, 1, options.seed}, {}, nullptr, {}, {}, {}, {}, v.how, {}, {}};
+        if (v.how != packed && elements_of(r.call) > most_arranged) continue;
         prepare(r, store);
+        if (v.how != packed) move_apart(r);
         const runner ready(r.call, r.data, on);
         r.plan = ready.describe();
         ready.execute();

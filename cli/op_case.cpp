@@ -74,23 +74,32 @@ dims weights_shape(weights_format format, const geometry &g) {
     return shape;
 }
 
-conv::data_strides data_strides_of(data_format format, dim channels, const std::array<dim, 3> &x) {
+/// Three spatial strides from a tensor's own, which begin at `first`: unit axes in front have those
+/// that packed ones would.
+std::array<dim, 3> three_axes(const dims &shape, const dims &strides, std::size_t first) {
+    const std::size_t axes = shape.size() - 2, unit = 3 - axes;
+    std::array<dim, 3> x{};
+    for (std::size_t i = 0; i < axes; ++i) x[unit + i] = strides[first + i];
+    for (std::size_t i = unit; i-- > 0;)
+        x[i] = i + 1 == unit ? strides[first] * std::max<dim>(shape[first], 1) : x[i + 1];
+    return x;
+}
+
+conv::data_strides data_strides_of(data_format format, const dims &shape, const dims &strides) {
+    const bool nxc = format == data_format::nxc;
     conv::data_strides s;
-    const dim inner = format == data_format::nxc ? channels : 1;
-    s.x = {x[1] * x[2] * inner, x[2] * inner, inner};
-    s.c = format == data_format::nxc ? 1 : x[0] * x[1] * x[2];
-    s.n = x[0] * x[1] * x[2] * channels;
+    s.n = strides[0];
+    s.c = nxc ? strides.back() : strides[1];
+    s.x = three_axes(shape, strides, nxc ? 1 : 2);
     return s;
 }
 
-conv::weights_strides weights_strides_of(weights_format format, const geometry &g) {
-    const dim ic = g.ic / g.groups, oc = g.oc / g.groups;
-    const dim kh = g.x[1].kernel, kw = g.x[2].kernel, taps = g.x[0].kernel * kh * kw;
-    if (kernel_first(format)) {
-        const dim tap = ic * g.oc;
-        return {oc, 1, g.oc, {kh * kw * tap, kw * tap, tap}};
-    }
-    return {oc * ic * taps, ic * taps, taps, {kh * kw, kw, 1}};
+conv::weights_strides weights_strides_of(
+    weights_format format, const geometry &g, const dims &shape, const dims &strides) {
+    const bool first = kernel_first(format);
+    const std::size_t o = first ? strides.size() - 1 : 0, i = first ? o - 1 : 1;
+    return {g.oc / g.groups * strides[o], strides[o], strides[i],
+        three_axes(shape, strides, first ? 0 : 2)};
 }
 
 conv::problem canonical(const op_case &c, const geometry &g) {
@@ -102,9 +111,6 @@ conv::problem canonical(const op_case &c, const geometry &g) {
     p.ic = g.ic / g.groups;
     p.oc = g.oc / g.groups;
     p.x = g.x;
-    p.src = data_strides_of(c.data, g.ic, {g.x[0].src, g.x[1].src, g.x[2].src});
-    p.dst = data_strides_of(c.data, g.oc, {g.x[0].dst, g.x[1].dst, g.x[2].dst});
-    p.weights = weights_strides_of(c.weights, g);
     p.math = c.on.math;
     return p;
 }
@@ -144,6 +150,25 @@ void set_pads(op &node, op_kind kind, const problem_string &p) {
     }
     node.set("pads_begin", std::move(begin)).set("pads_end", std::move(end));
     if (is_transposed(kind)) node.set("output_padding", std::move(output));
+}
+
+/// Shapes and strides, of the tensors and of the canonical problem.
+void arrange(op_call &call, const op_case &c, const geometry &g, const arrangement &how) {
+    for (role which : {role::src, role::weights, role::dst}) {
+        const auto at = static_cast<std::size_t>(which);
+        const bool src = which == role::src;
+        const dims x = collect(g, [&](const conv::axis &a) { return src ? a.src : a.dst; });
+        dims &shape = call.shapes[at], &strides = call.strides[at];
+        shape = which == role::weights ? weights_shape(c.weights, g)
+                                       : data_shape(c.data, g.mb, src ? g.ic : g.oc, x);
+        strides = draw_strides(shape, {how.what, how.seed * 3 + at}, which == call.output);
+        call.elements[at] = product(shape);
+        const dims &steps = strides.empty() ? packed_strides(shape) : strides;
+        if (which == role::weights)
+            call.problem.weights = weights_strides_of(c.weights, g, shape, steps);
+        else
+            (src ? call.problem.src : call.problem.dst) = data_strides_of(c.data, shape, steps);
+    }
 }
 
 void add_extras(op_call &call, const geometry &g) {
@@ -202,20 +227,12 @@ bool is_gradient(op_kind kind) {
     return kind != op_kind::convolution && kind != op_kind::conv_transpose;
 }
 
-op_call make_call(const op_case &c, bool with_bias, bool with_extras) {
+op_call make_call(const op_case &c, bool with_bias, bool with_extras, const arrangement &how) {
     const problem_string &p = *c.problem;
     const geometry g = geometry_of(p);
     const roles r = roles_of(c.kind);
-    op_call call{op(0, c.kind), canonical(c, g), r.inputs, r.output, {}, 0};
-
-    const auto shape_of = [&](role which) {
-        if (which == role::weights) return weights_shape(c.weights, g);
-        const bool src = which == role::src;
-        const dims x = collect(g, [&](const conv::axis &a) { return src ? a.src : a.dst; });
-        return data_shape(c.data, g.mb, src ? g.ic : g.oc, x);
-    };
-    for (role which : {role::src, role::weights, role::dst})
-        call.elements[static_cast<std::size_t>(which)] = product(shape_of(which));
+    op_call call{op(0, c.kind), canonical(c, g), r.inputs, r.output, {}, 0, {}, {}};
+    arrange(call, c, g, how);
 
     call.node.set("strides", collect(g, [](const conv::axis &a) { return a.stride; }));
     call.node.set("dilations", collect(g, [](const conv::axis &a) { return a.dilation; }));
@@ -224,14 +241,17 @@ op_call make_call(const op_case &c, bool with_bias, bool with_extras) {
     call.node.set("data_format", std::string(to_string(c.data)));
     call.node.set("weights_format", std::string(to_string(c.weights)));
     // An empty batch or channel has no place in a shape attribute; the output says it itself.
-    const dims out_shape = shape_of(r.output);
+    const auto tensor_of = [&](std::size_t id, data_type type, role which) {
+        const auto at = static_cast<std::size_t>(which);
+        return logical_tensor(id, type, call.shapes[at], call.strides[at]);
+    };
+    const dims &out_shape = call.shapes[static_cast<std::size_t>(r.output)];
     if (std::find(out_shape.begin(), out_shape.end(), 0) == out_shape.end()) {
         if (r.output == role::weights) call.node.set("weights_shape", out_shape);
         if (c.kind == op_kind::convolution_backward_data) call.node.set("dst_shape", out_shape);
     }
 
-    for (std::size_t i = 0; i < 2; ++i)
-        call.node.add_input(logical_tensor(i, c.type, shape_of(r.inputs[i])));
+    for (std::size_t i = 0; i < 2; ++i) call.node.add_input(tensor_of(i, c.type, r.inputs[i]));
     if (with_bias && !is_gradient(c.kind)) {
         call.bias_elements = r.output == role::dst ? g.oc : g.ic;
         call.problem.bias = true;
@@ -242,7 +262,7 @@ op_call make_call(const op_case &c, bool with_bias, bool with_extras) {
         call.problem.add = true;
         call.problem.add_strides = r.output == role::dst ? call.problem.dst : call.problem.src;
     }
-    call.node.add_output(logical_tensor(3, call.problem.out_type, out_shape));
+    call.node.add_output(tensor_of(3, call.problem.out_type, r.output));
     if (call.problem.diff_bias != conv::bias_gradient::none)
         call.node.add_output(logical_tensor(4, data_type::f32, {call.bias_elements}));
     return call;

@@ -9,6 +9,7 @@
 #include <convgrad/engine.hpp>
 #include <convgrad/op.hpp>
 
+#include "arrangement.hpp"
 #include "conv/problem.hpp"
 #include "op/lower.hpp"
 #include "problem_string.hpp"
@@ -57,16 +58,19 @@ struct op_call {
     conv::problem problem;
     std::array<role, 2> inputs{};  // of node, in order
     role output{};
-    std::array<dim, 3> elements{};  // by role
-    dim bias_elements = 0;          // 0: no bias input, no bias gradient
+    std::array<dim, 3> elements{};            // by role
+    dim bias_elements = 0;                    // 0: no bias input, no bias gradient
+    std::array<dims, 3> shapes{}, strides{};  // by role; strides are empty where packed
 
     [[nodiscard]] dim elements_of(role r) const { return elements[static_cast<std::size_t>(r)]; }
 };
 
 /// `with_bias` gives forward ops their optional input. `with_extras` lets gradients accumulate, and
 /// gives weights gradients the type f32 and a bias gradient; forward ops add to what their output
-/// holds (which is no attribute: the problem tells it, the node does not).
-op_call make_call(const op_case &c, bool with_bias, bool with_extras = false);
+/// holds (which is no attribute: the problem tells it, the node does not). `how` arranges all
+/// tensors but the bias and its gradient.
+op_call make_call(
+    const op_case &c, bool with_bias, bool with_extras = false, const arrangement &how = {});
 
 bool is_gradient(op_kind kind);
 

@@ -65,12 +65,12 @@ runner::runner(const op_call &call, const conv::buffers &data, const engine &on)
         void *memory = i < 2 ? slots[static_cast<std::size_t>(call.inputs[i])] : data.bias;
         if (call.problem.add && i + 1 == compiled_.inputs().size())
             memory = const_cast<void *>(data.add);
-        inputs_.emplace_back(memory, t.type, *t.shape);
+        inputs_.emplace_back(memory, t.type, *t.shape, t.strides);
     }
     for (std::size_t i = 0; i < compiled_.outputs().size(); ++i) {
         const logical_tensor &t = compiled_.outputs()[i];
         void *memory = i == 0 ? slots[static_cast<std::size_t>(call.output)] : data.bias;
-        outputs_.emplace_back(memory, t.type, *t.shape);
+        outputs_.emplace_back(memory, t.type, *t.shape, t.strides);
     }
 }
 

@@ -1,6 +1,8 @@
 // verify's own machinery: it must pass what is right, and notice what is not.
 #include "check.hpp"
 
+#include <algorithm>
+
 #include <gtest/gtest.h>
 
 #include "bench.hpp"
@@ -52,8 +54,10 @@ TEST(op_case, problem_string_and_op_mean_the_same) {
                     op_case c = make_case(e.text, kind);
                     c.data = data;
                     c.weights = weights;
-                    for (const bool extras : {false, true}) {
-                        const op_call call = make_call(c, true, extras);
+                    for (int variant = 0; variant < 6; ++variant) {
+                        const bool extras = variant % 2 != 0;
+                        const auto how = static_cast<arrangement::kind>(variant / 2);
+                        const op_call call = make_call(c, true, extras, {how, 7});
                         const auto attrs = ops::check_op(call.node);
                         std::vector<logical_tensor> outputs = call.node.outputs();
                         ops::infer_shapes(attrs, call.node.inputs(), outputs);
@@ -70,6 +74,32 @@ TEST(op_case, problem_string_and_op_mean_the_same) {
             }
         }
     }
+}
+
+TEST(arrangement, outputs_get_gaps_and_inputs_may_overlap) {
+    const dims shape = {2, 5, 4, 3};
+    std::size_t with_gaps = 0, overlapping = 0;
+    for (std::uint64_t seed = 0; seed < 50; ++seed) {
+        const arrangement how{arrangement::kind::overlapping, seed};
+        const dims output = draw_strides(shape, how, true), input = draw_strides(shape, how, false);
+        const std::vector<bool> used = element_places(shape, output);
+        EXPECT_EQ(std::count(used.begin(), used.end(), true), 120) << "elements share memory";
+        with_gaps += used.size() > 120;
+        const std::vector<bool> shared = element_places(shape, input);
+        overlapping += std::count(shared.begin(), shared.end(), true) < 120;
+    }
+    EXPECT_GT(with_gaps, 40U);
+    EXPECT_GT(overlapping, 40U);
+    EXPECT_TRUE(draw_strides({2, 0, 3}, {arrangement::kind::gaps, 1}, true).empty());
+}
+
+TEST(arrangement, scattered_elements_are_where_strides_say_and_the_rest_is_poison) {
+    const std::vector<std::uint8_t> packed = {1, 2, 3, 4, 5, 6};
+    const std::vector<std::byte> memory = scatter(packed.data(), 1, {2, 3}, {7, 2});
+    const std::vector<int> expected = {1, 255, 2, 255, 3, 255, 255, 4, 255, 5, 255, 6};
+    ASSERT_EQ(memory.size(), expected.size());
+    for (std::size_t i = 0; i < expected.size(); ++i)
+        EXPECT_EQ(std::to_integer<int>(memory[i]), expected[i]) << i;
 }
 
 /// Says yes and does nothing.
