@@ -107,7 +107,8 @@ std::vector<std::byte> scatter(
 
 std::vector<bool> element_places(const dims &shape, const dims &strides) {
     std::vector<bool> used(static_cast<std::size_t>(places(shape, strides)));
-    for_elements(shape, strides, [&](dim offset) { used[static_cast<std::size_t>(offset)] = true; });
+    for_elements(
+        shape, strides, [&](dim offset) { used[static_cast<std::size_t>(offset)] = true; });
     return used;
 }
 

@@ -10,7 +10,6 @@ seconds=${FUZZ_SECONDS:-3600}
 targets=${FUZZ_TARGETS:-graph eager text onednn files differential python}
 jobs=${JOBS:-$(nproc)}
 build=$PWD/build/fuzz
-corpus=$PWD/tests/fuzz/corpus
 
 command -v clang++ >/dev/null || {
     echo "fuzzing needs clang++, please install it (Debian: clang)" >&2
@@ -58,7 +57,10 @@ start() {
 run_target() {
     target=$1
     log=$build/logs/$target.log
-    mkdir -p "$build/corpus/$target" "$corpus/$target"
+    mkdir -p "$build/corpus/$target"
+    kept=$build/kept/$target
+    rm -rf "$kept"
+    scripts/corpus.sh unpack "$target" "$kept"
     : >"$log"
     end=$(($(date +%s) + seconds))
     seed=1
@@ -68,7 +70,7 @@ run_target() {
         start "$target" -max_total_time="$left" -seed="$seed" -timeout=600 -rss_limit_mb=2560 \
             -report_slow_units=600 -max_len=1024 -len_control=20 -print_final_stats=1 \
             -artifact_prefix="$build/finds/$target-" "$@" \
-            "$build/corpus/$target" "$corpus/$target" >>"$log" 2>&1 || true
+            "$build/corpus/$target" "$kept" >>"$log" 2>&1 || true
         seed=$((seed + 1))
         sleep 1
     done
@@ -78,8 +80,9 @@ run_target() {
     finds=$(find "$build/finds" -name "$target-*" | wc -l)
     printf '%-12s %6d s  %10d executions  edges %s  features %s  finds %d\n' "$target" "$seconds" \
         "$executions" "${coverage#cov: }" "${features#ft: }" "$finds"
-    [ -z "${FUZZ_MERGE:-}" ] || start "$target" -merge=1 -max_len=1024 -timeout=60 \
-        "$corpus/$target" "$build/corpus/$target" >>"$log" 2>&1
+    [ -n "${FUZZ_MERGE:-}" ] || return 0
+    start "$target" -merge=1 -max_len=1024 -timeout=60 "$kept" "$build/corpus/$target" >>"$log" 2>&1
+    scripts/corpus.sh pack "$target" "$kept"
 }
 
 if [ $# -eq 2 ] && [ "$1" = --target ]; then

@@ -132,3 +132,16 @@ def test_threads_do_not_change_bits():
         for n in (1, 2, 5)
     }
     assert len(results) == 1
+
+
+def test_formats_are_read_in_any_case():
+    src = np.ones((2, 3, 6, 5), np.float32)
+    diff_dst = np.ones((2, 4, 6, 5), np.float32)
+    weights = np.ones((4, 3, 1, 1), np.float32)
+    formats = {"data_format": "ncx", "weights_format": "oix"}
+    both = convgrad.convolution_backward(src, diff_dst, weights, diff_bias=True, **formats)
+    alone = convgrad.convolution_backward_weights(
+        src, diff_dst, (4, 3, 1, 1), diff_bias=True, **formats
+    )
+    for diff_bias in (both[2], alone[1]):
+        np.testing.assert_array_equal(diff_bias, np.full(4, 60, np.float32))

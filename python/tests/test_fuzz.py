@@ -2,6 +2,7 @@
 
 import random
 import sys
+import tarfile
 
 import pytest
 from conftest import ROOT
@@ -9,13 +10,16 @@ from conftest import ROOT
 sys.path.insert(0, str(ROOT / "tests" / "fuzz" / "python"))
 from target import run_one  # noqa: E402
 
-CORPUS = sorted((ROOT / "tests" / "fuzz" / "corpus" / "python").iterdir())
+CORPUS = ROOT / "tests" / "fuzz" / "corpus"
 
 
 def test_corpus():
-    assert CORPUS
-    for file in CORPUS:
-        run_one(file.read_bytes())
+    with tarfile.open(CORPUS / "python.tar.gz") as archive:
+        inputs = [archive.extractfile(member).read() for member in archive]
+    assert len(inputs) > 100
+    inputs += [find.read_bytes() for find in sorted((CORPUS / "python").iterdir())]
+    for data in inputs:
+        run_one(data)
 
 
 @pytest.mark.parametrize("seed", range(8))

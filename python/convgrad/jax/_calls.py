@@ -28,7 +28,7 @@ class _Layer(NamedTuple):
 
     @property
     def channel_axis(self) -> int:
-        return 1 if dict(self.attributes)["data_format"] == "NCX" else len(self.dst) - 1
+        return 1 if dict(self.attributes)["data_format"].upper() == "NCX" else len(self.dst) - 1
 
     @property
     def bias(self) -> tuple[int]:
