@@ -6,8 +6,9 @@ PREFIX ?= /usr/local
 SOAK_SECONDS ?= 3600
 HUNT_PROBLEMS ?= 1000000
 HUNT_SEED ?= 1
+HUNT_PYTHON_PROBLEMS ?= 20000
 
-.PHONY: run test test-sanitize test-torch test-cuda check-reproducible docs wheel build setup install clean format tidy fuzz soak hunt accuracy help
+.PHONY: run test test-sanitize test-torch test-cuda check-reproducible docs wheel build setup install clean format tidy fuzz soak hunt hunt-python accuracy help
 
 run: build ## set up, build, check all ops and types, then train a network and write a report
 	$(BUILD)/bin/convgrad verify
@@ -45,6 +46,10 @@ soak: build ## random layers for SOAK_SECONDS (an hour): same bits, memory and h
 
 hunt: build ## HUNT_PROBLEMS=1000000 random problems (from HUNT_SEED on) against an f64 evaluation of its own
 	CONVGRAD_HUNT_DROP_IN=$(BUILD)/lib/libconvgrad_onednn.so $(BUILD)/bin/convgrad_hunt $(HUNT_PROBLEMS) $(HUNT_SEED)
+
+hunt-python: build ## HUNT_PYTHON_PROBLEMS=20000 of them through the Python package, after its tests
+	ctest --preset $(PRESET) -R '^python$$'
+	build/python-venv/bin/python tests/hunt/hunt.py $(HUNT_PYTHON_PROBLEMS) $(HUNT_SEED)
 
 build: setup ## set up and build (PRESET=release, debug, asan or tsan)
 	cmake --preset $(PRESET) -Wno-dev
