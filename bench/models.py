@@ -9,7 +9,8 @@ A step is forward, loss, backward and SGD with momentum, on the same data and fr
 After a warm-up the two take steps in turns, and the fastest of each counts. The share of convolutions
 is the sum of PyTorch's own times for the model's convolutions, each measured alone (forward and
 backward, on tensors of the same shapes), over its step; `--layers` lists those that lose, by what they
-cost. Both computations must agree: losses of the first step are compared.
+cost. Both computations must agree: losses of the first step are compared. `--memory` measures how much
+a step adds to the largest resident size of a process, in a process of its own for each of the two.
 """
 
 import argparse
@@ -17,6 +18,8 @@ import contextlib
 import copy
 import json
 import math
+import resource
+import subprocess
 import sys
 import time
 
@@ -245,12 +248,46 @@ def measure_layers(trainer, options):
     return rows
 
 
-def measure(name, dtype, data_format, options):
+def make_model(name, data_format, options):
+    """(model, data)"""
     torch.manual_seed(0)
     model = MODELS[name](options.batch, options.size)
     data = [spread(t, data_format) if t.is_floating_point() else t for t in model.data]
     for parameter in model.parameters():
         parameter.data = spread(parameter.data, data_format)
+    return model, data
+
+
+def peak_memory():
+    """The largest resident size so far, in MiB."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+
+def print_memory(which, name, dtype, data_format, options):
+    """For a process of its own: MiB that steps add to a model that is there."""
+    model, data = make_model(name, data_format, options)
+    if which == "accelerated":
+        convgrad.torch.accelerate(model, policy=options.policy)
+    trainer = Trainer(model, data, dtype)
+    before = peak_memory()
+    for _ in range(3):
+        trainer.step()
+    print(peak_memory() - before)
+
+
+def measure_memory(name, dtype, data_format, options):
+    """[stock, accelerated] in MiB."""
+    same = ["--models", name, "--dtype", dtype, "--data-format", data_format, "--policy", options.policy]
+    same += ["--batch", str(options.batch), "--size", str(options.size)]
+    same += ["--threads", str(options.threads)]
+    return [
+        float(subprocess.check_output([sys.executable, __file__, "--memory-of", which, *same]))
+        for which in ("stock", "accelerated")
+    ]
+
+
+def measure(name, dtype, data_format, options):
+    model, data = make_model(name, data_format, options)
     kept = {k: v for k, v in {"policy": options.policy}.items() if v != "all"}
     accelerated = convgrad.torch.accelerate(copy.deepcopy(model), **kept)
     stock, ours = (Trainer(m, data, dtype) for m in (model, accelerated))
@@ -265,8 +302,10 @@ def measure(name, dtype, data_format, options):
         "threads": torch.get_num_threads(), "policy": options.policy, "stock_ms": times[0] * 1e3,
         "ours_ms": times[1] * 1e3, "ratio": times[0] / times[1], "difference": apart,
         "agrees": apart <= TOLERANCE[dtype], "share": None, "layers": None,
-        "torch": torch.__version__, "native_operators": convgrad.torch.native_operators,
+        "memory_mib": None, "torch": torch.__version__, "native_operators": convgrad.torch.native_operators,
     }  # fmt: skip
+    if options.memory:
+        row["memory_mib"] = measure_memory(name, dtype, data_format, options)
     if options.layers:
         row["layers"] = measure_layers(stock, options)
         spent = sum(r["stock_ms"] * r["count"] for r in row["layers"])
@@ -296,6 +335,14 @@ def print_table(rows):
     print("| geometric mean | " + " | ".join(f"{m:.2f}" for m in means) + " |")
 
 
+def print_memory_table(rows):
+    print("\n| model | type, layout | stock MiB | accelerated MiB | ratio |")
+    print("|" + " --- |" * 5)
+    for row in rows:
+        stock, ours = row["memory_mib"]
+        print(f"| {row['model']} | {row['dtype']} {row['data_format']} | {stock:.0f} | {ours:.0f} | {stock / ours:.2f} |")
+
+
 def print_losers(rows, count=5):
     """Of each model, type and layout: the layers that lose, by milliseconds of a step."""
     print("\n| model | type, layout | layer | input | weight | times | stock ms | ours ms | ratio |")
@@ -322,6 +369,8 @@ def arguments():
     parser.add_argument("--policy", default="all", choices=["all", "faster"])
     parser.add_argument("--layers", action="store_true", help="measure each convolution too")
     parser.add_argument("--layer-seconds", type=float, default=0.2)
+    parser.add_argument("--memory", action="store_true", help="measure the memory of a step too")
+    parser.add_argument("--memory-of", choices=["stock", "accelerated"], help=argparse.SUPPRESS)
     parser.add_argument("--json", action="store_true", help="one object per line")
     return parser.parse_args()
 
@@ -337,6 +386,9 @@ def main():
             for data_format in options.data_format.split(","):
                 if name == "WaveNet" and data_format == "NXC":
                     continue  # PyTorch has no such layout of sequences
+                if options.memory_of:
+                    print_memory(options.memory_of, name, dtype, data_format, options)
+                    return 0
                 row = measure(name, dtype, data_format, options)
                 rows.append(row)
                 if options.json:
@@ -346,6 +398,8 @@ def main():
                     print(f"{name} {dtype} {data_format}: {times}", file=sys.stderr, flush=True)
     if not options.json:
         print_table(rows)
+        if options.memory:
+            print_memory_table(rows)
         if options.layers:
             print_losers(rows)
     return 0 if all(r["agrees"] for r in rows) else 1
