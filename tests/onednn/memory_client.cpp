@@ -2,6 +2,8 @@
 #include <atomic>
 #include <cstdlib>
 #include <dlfcn.h>
+#include <filesystem>
+#include <iterator>
 #include <stdexcept>
 #include <thread>
 
@@ -238,6 +240,37 @@ TEST(MemoryClient, FloatingPointModesChooseTheMathMode) {
         EXPECT_TRUE(computed(mode) == accurate) << static_cast<int>(mode);
     for (const auto mode : {dnnl::fpmath_mode::bf16, dnnl::fpmath_mode::any})
         EXPECT_TRUE(computed(mode) == fast) << static_cast<int>(mode);
+}
+
+/// Threads of this process.
+int existing_threads() {
+    const auto tasks = std::filesystem::directory_iterator("/proc/self/task");
+    return static_cast<int>(std::distance(begin(tasks), end(tasks)));
+}
+
+// In a process of its own (see CMakeLists.txt): a client that computes with OpenMP has its threads
+// already, and the drop-in starts no others.
+TEST(OpenMpClient, ComputesOnTheThreadsThatThereAre) {
+    const char *name = std::getenv("CONVGRAD_TEST_OPENMP");
+    if (name == nullptr) GTEST_SKIP() << "CONVGRAD_TEST_OPENMP does not name a runtime";
+    void *runtime = dlopen(name, RTLD_NOW | RTLD_GLOBAL);
+    if (runtime == nullptr) GTEST_SKIP() << dlerror();
+    const auto set_threads = reinterpret_cast<void (*)(int)>(dlsym(runtime, "omp_set_num_threads"));
+    const auto parallel = reinterpret_cast<void (*)(void (*)(void *), void *, unsigned, unsigned)>(
+        dlsym(runtime, "GOMP_parallel"));
+    ASSERT_TRUE(set_threads != nullptr && parallel != nullptr);
+    set_threads(3);
+    parallel([](void *) {}, nullptr, 0, 0);
+    ASSERT_GE(existing_threads(), 3);  // LLVM's runtime has one of its own beside
+
+    const int before = existing_threads();
+    layer_of_reals user;
+    dg::op op = make_op(0, op_kind::convolution, user.attrs);
+    op.add_inputs({user.src.described(), user.weights.described()});
+    op.add_output(user.out.described());
+    run(partitions_of({op})[0], {&user.src, &user.weights}, {&user.out});
+    EXPECT_EQ(existing_threads(), before);
+    EXPECT_TRUE(user.out.bytes == user.by_eager_call(math_mode::accurate));
 }
 
 TEST(MemoryClient, EnginesBelongToTheOneDnnBehind) {
