@@ -101,7 +101,7 @@ std::string json_case(const op_case &c) {
     return fmt::format(
         R"("op": {}, "dtype": {}, "data_format": {}, "weights_format": {}, "problem": {}, "name": {})",
         json_string(to_string(c.kind)), json_string(to_string(c.type)),
-        json_string(to_string(c.data)), json_string(to_string(c.weights)),
+        json_string(to_string(c.data)), json_string(weights_text(c)),
         json_string(to_text(*c.problem, false)), json_string(c.problem->name));
 }
 
@@ -127,7 +127,7 @@ std::string table_text(const std::vector<bench_result> &results) {
     for (const bench_result &r : results) {
         const op_case &c = r.what;
         t.row({std::string(to_string(c.kind)), std::string(to_string(c.type)),
-            fmt::format("{} {}", to_string(c.data), to_string(c.weights)),
+            fmt::format("{} {}", to_string(c.data), weights_text(c)),
             c.problem->name.empty() ? to_text(*c.problem) : c.problem->name, r.algorithm,
             std::string(to_string(r.set)), std::to_string(r.threads),
             fmt::format("{:.3f}", r.min_seconds * 1e3),

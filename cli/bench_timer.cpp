@@ -27,9 +27,9 @@ void evict(const void *data, double bytes) {
 }
 
 void evict_tensors(const op_call &call, const conv::buffers &data) {
-    const void *const slots[] = {data.src, data.weights, data.dst};
+    const void *const slots[] = {data.src, data.weights, data.dst, data.bias};
     const auto size = static_cast<double>(size_of(call.problem.type));
-    for (role which : {role::src, role::weights, role::dst})
+    for (role which : {role::src, role::weights, role::dst, role::bias})
         evict(slots[static_cast<std::size_t>(which)],
             static_cast<double>(call.elements_of(which)) * size);
 }

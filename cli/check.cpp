@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cmath>
 #include <cstring>
+#include <numeric>
 #include <mutex>
 #include <new>
 #include <vector>
@@ -148,7 +149,8 @@ std::string name_of_data(const run &r) {
     std::string text = r.with.what == filling::kind::integers ? "integer data" : "real data";
     if (r.call.problem.accumulate) text += " with accumulate";
     if (r.call.problem.add) text += " with add in place";
-    if (r.call.problem.out_type != r.call.problem.type) text += ", f32 diff_weights";
+    if (r.call.problem.out_type != r.call.problem.type)
+        text += fmt::format(", f32 {}", ops::schema_of(r.c.kind).outputs[0].name);
     if (!r.diff_bias.empty()) text += ", diff_bias";
     if (r.how == arrangement::kind::gaps) text += ", gaps between elements";
     if (r.how == arrangement::kind::overlapping) text += ", inputs that overlap themselves";
@@ -281,7 +283,10 @@ struct variant {
 };
 
 void *&slot(conv::buffers &b, role which) {
-    return which == role::src ? b.src : which == role::weights ? b.weights : b.dst;
+    return which == role::src       ? b.src
+           : which == role::weights ? b.weights
+           : which == role::bias    ? b.bias
+                                    : b.dst;
 }
 
 /// Moves packed tensors to where the call wants them. Inputs are the same in both sets of buffers.
@@ -324,7 +329,8 @@ void prepare(run &r, tensor_store &store) {
         static_cast<std::size_t>(elements) * size_of(type));
     r.data.add = r.output;
     r.before.add = slot(r.before, r.call.output);
-    if (r.call.problem.diff_bias == conv::bias_gradient::none) return;
+    if (r.call.output != role::weights || r.call.problem.diff_bias == conv::bias_gradient::none)
+        return;
     const auto *filled =
         static_cast<const float *>(store.bias(data_type::f32, r.call.bias_elements, r.with));
     r.diff_bias.assign(filled, filled + r.call.bias_elements);
@@ -344,7 +350,7 @@ std::uint64_t seed_of(const op_case &c, const check_options &options) {
 }
 
 dim elements_of(const op_call &call) {
-    return call.elements[0] + call.elements[1] + call.elements[2];
+    return std::accumulate(call.elements.begin(), call.elements.end(), dim{0});
 }
 
 check_result check_data(

@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <convgrad/op_kind.hpp>
 #include <convgrad/types.hpp>
 
 namespace convgrad::cli {

@@ -141,6 +141,7 @@ void *tensor_store::filled(
 }
 
 void *tensor_store::input(role r, data_type type, dim elements, const filling &with) {
+    if (r == role::bias) return bias(type, elements, with);
     const auto index = static_cast<std::size_t>(r);
     return filled(inputs_[index], type, elements, with, index);
 }

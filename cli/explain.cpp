@@ -22,9 +22,11 @@ std::string_view pass_name(conv::pass pass) {
     case conv::pass::backward_data:
         return "backward data";
     case conv::pass::backward_weights:
+        return "backward weights";
+    case conv::pass::backward_bias:
         break;
     }
-    return "backward weights";
+    return "backward bias";
 }
 
 std::string limit_text(const limit &l) {
@@ -113,7 +115,7 @@ std::string json_text(const explanation &e) {
         R"("bytes": {:.6g}, "limit": "{}", "balance": {:.4f}, "seconds": {:.6g}, "parts": {}, )"
         R"("parts_bytes": {:.6g}, "worthwhile_threads": {}, "stages": [{}], "refused": [{}]}})",
         json_string(to_string(e.what.kind)), json_string(to_string(e.what.type)),
-        json_string(to_string(e.what.data)), json_string(to_string(e.what.weights)),
+        json_string(to_string(e.what.data)), json_string(weights_text(e.what)),
         json_string(to_text(*e.what.problem, false)), json_string(e.what.problem->name),
         json_string(to_string(e.plan->instruction_set())), json_string(e.plan->algorithm()),
         e.threads, json_string(e.plan->describe()), e.plan->workspace(), e.bound.flops * 1e-9,
@@ -126,7 +128,7 @@ void print_text(const explanation &e) {
     const op_call &call = e.call;
     const limit &l = e.bound;
     put("{}\n", paint(fmt::format("{} {} {} {} {}", to_string(c.kind), to_string(c.type),
-                          to_string(c.data), to_string(c.weights), to_text(*c.problem)),
+                          to_string(c.data), weights_text(c), to_text(*c.problem)),
                     colour::bold));
     table t;
     t.column("").column("");

@@ -1,10 +1,11 @@
 #include "op_case.hpp"
 
 #include <algorithm>
-#include <vector>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+
+#include "op/schema.hpp"
 
 namespace convgrad::cli {
 namespace {
@@ -115,13 +116,29 @@ conv::problem canonical(const op_case &c, const geometry &g) {
     return p;
 }
 
+/// The bias gradient of a convolution: a sum of its dst, without kernel, src and groups.
+conv::problem canonical_sum(const op_case &c, const geometry &g) {
+    conv::problem p = canonical(c, g);
+    p.groups = 1;
+    p.ic = 0;
+    p.oc = g.oc;
+    for (conv::axis &a : p.x) a = {.src = a.dst, .dst = a.dst};
+    p.src = {};
+    p.weights = {};
+    p.diff_bias = conv::bias_gradient::from_dst;
+    p.diff_bias_type = c.type;
+    return p;
+}
+
 struct roles {
-    std::array<role, 2> inputs;
+    std::vector<role> inputs;
     role output;
 };
 
 roles roles_of(op_kind kind) {
     switch (kind) {
+    case op_kind::bias_add_backward:
+        return {{role::dst}, role::bias};
     case op_kind::convolution:
         return {{role::src, role::weights}, role::dst};
     case op_kind::convolution_backward_data:
@@ -152,30 +169,50 @@ void set_pads(op &node, op_kind kind, const problem_string &p) {
     if (is_transposed(kind)) node.set("output_padding", std::move(output));
 }
 
+/// The shape of a tensor by role.
+dims shape_of(role which, const op_case &c, const geometry &g) {
+    if (which == role::bias) return {g.oc};
+    if (which == role::weights) return weights_shape(c.weights, g);
+    const bool src = which == role::src;
+    const dims x = collect(g, [&](const conv::axis &a) { return src ? a.src : a.dst; });
+    return data_shape(c.data, g.mb, src ? g.ic : g.oc, x);
+}
+
 /// Shapes and strides, of the tensors and of the canonical problem.
 void arrange(op_call &call, const op_case &c, const geometry &g, const arrangement &how) {
-    for (role which : {role::src, role::weights, role::dst}) {
+    std::vector<role> used = call.inputs;
+    used.push_back(call.output);
+    for (role which : used) {
         const auto at = static_cast<std::size_t>(which);
-        const bool src = which == role::src;
-        const dims x = collect(g, [&](const conv::axis &a) { return src ? a.src : a.dst; });
         dims &shape = call.shapes[at], &strides = call.strides[at];
-        shape = which == role::weights ? weights_shape(c.weights, g)
-                                       : data_shape(c.data, g.mb, src ? g.ic : g.oc, x);
+        shape = shape_of(which, c, g);
         strides = draw_strides(shape, {how.what, how.seed * 3 + at}, which == call.output);
         call.elements[at] = product(shape);
         const dims &steps = strides.empty() ? packed_strides(shape) : strides;
-        if (which == role::weights)
+        if (which == role::bias)
+            call.problem.bias_stride = steps[0];
+        else if (which == role::weights)
             call.problem.weights = weights_strides_of(c.weights, g, shape, steps);
         else
-            (src ? call.problem.src : call.problem.dst) = data_strides_of(c.data, shape, steps);
+            (which == role::src ? call.problem.src : call.problem.dst) =
+                data_strides_of(c.data, shape, steps);
     }
+}
+
+void set_attributes(op &node, const op_case &c, const geometry &g) {
+    node.set("strides", collect(g, [](const conv::axis &a) { return a.stride; }));
+    node.set("dilations", collect(g, [](const conv::axis &a) { return a.dilation; }));
+    set_pads(node, c.kind, *c.problem);
+    node.set("groups", attribute_value(c.problem->groups));
+    node.set("weights_format", std::string(to_string(c.weights)));
 }
 
 void add_extras(op_call &call, const geometry &g) {
     call.problem.accumulate = true;
     call.node.set("accumulate", 1);
-    if (call.output != role::weights) return;
+    if (call.output != role::weights && call.output != role::bias) return;
     call.problem.out_type = call.problem.diff_bias_type = data_type::f32;
+    if (call.output == role::bias) return;
     const bool from_src = call.inputs[1] == role::src;  // diff_dst is a gradient's second input
     call.problem.diff_bias =
         from_src ? conv::bias_gradient::from_src : conv::bias_gradient::from_dst;
@@ -184,17 +221,8 @@ void add_extras(op_call &call, const geometry &g) {
 
 }  // namespace
 
-std::string_view to_string(data_format format) {
-    return format == data_format::nxc ? "NXC" : "NCX";
-}
-
-std::string_view to_string(weights_format format) {
-    constexpr std::string_view names[] = {"XIO", "OIX", "XOI", "IOX"};
-    return names[static_cast<std::size_t>(format)];
-}
-
 bool is_transposed(op_kind kind) {
-    return kind >= op_kind::conv_transpose;
+    return ops::roles_of(kind).transposed;
 }
 
 conv::pass pass_of(op_kind kind) {
@@ -204,42 +232,50 @@ conv::pass pass_of(op_kind kind) {
     case role::src:
         return conv::pass::backward_data;
     case role::weights:
+        return conv::pass::backward_weights;
+    case role::bias:
         break;
     }
-    return conv::pass::backward_weights;
+    return conv::pass::backward_bias;
 }
 
-std::array<weights_format, 2> weights_formats_of(op_kind kind) {
+std::vector<weights_format> weights_formats_of(op_kind kind) {
+    if (!has_weights(kind)) return {weights_format::xio};
     if (is_transposed(kind)) return {weights_format::xoi, weights_format::iox};
     return {weights_format::xio, weights_format::oix};
 }
 
+std::string_view weights_text(const op_case &c) {
+    return has_weights(c.kind) ? to_string(c.weights) : "-";
+}
+
 std::string selecting_options(const op_case &c, int engine_threads) {
-    std::string text =
-        fmt::format("--op {} --dtype {} --data-format {} --weights-format {} --threads {} --isa {}",
-            to_string(c.kind), to_string(c.type), to_string(c.data), to_string(c.weights),
-            engine_threads, to_string(c.on.max_isa));
+    std::string text = fmt::format("--op {} --dtype {} --data-format {}", to_string(c.kind),
+        to_string(c.type), to_string(c.data));
+    if (has_weights(c.kind)) text += fmt::format(" --weights-format {}", to_string(c.weights));
+    text += fmt::format(" --threads {} --isa {}", engine_threads, to_string(c.on.max_isa));
     if (c.on.math != math_mode::accurate) text += fmt::format(" --math {}", to_string(c.on.math));
     return fmt::format("{} '{}'", text, to_text(*c.problem));
 }
 
 bool is_gradient(op_kind kind) {
-    return kind != op_kind::convolution && kind != op_kind::conv_transpose;
+    return !ops::roles_of(kind).is_layer();
+}
+
+bool has_weights(op_kind kind) {
+    return ops::roles_of(kind).weights.exists();
 }
 
 op_call make_call(const op_case &c, bool with_bias, bool with_extras, const arrangement &how) {
     const problem_string &p = *c.problem;
     const geometry g = geometry_of(p);
     const roles r = roles_of(c.kind);
-    op_call call{op(0, c.kind), canonical(c, g), r.inputs, r.output, {}, 0, {}, {}};
+    op_call call{op(0, c.kind), has_weights(c.kind) ? canonical(c, g) : canonical_sum(c, g),
+        r.inputs, r.output, {}, 0, {}, {}};
     arrange(call, c, g, how);
 
-    call.node.set("strides", collect(g, [](const conv::axis &a) { return a.stride; }));
-    call.node.set("dilations", collect(g, [](const conv::axis &a) { return a.dilation; }));
-    set_pads(call.node, c.kind, p);
-    call.node.set("groups", attribute_value(p.groups));
     call.node.set("data_format", std::string(to_string(c.data)));
-    call.node.set("weights_format", std::string(to_string(c.weights)));
+    if (has_weights(c.kind)) set_attributes(call.node, c, g);
     // An empty batch or channel has no place in a shape attribute; the output says it itself.
     const auto tensor_of = [&](std::size_t id, data_type type, role which) {
         const auto at = static_cast<std::size_t>(which);
@@ -251,7 +287,8 @@ op_call make_call(const op_case &c, bool with_bias, bool with_extras, const arra
         if (c.kind == op_kind::convolution_backward_data) call.node.set("dst_shape", out_shape);
     }
 
-    for (std::size_t i = 0; i < 2; ++i) call.node.add_input(tensor_of(i, c.type, r.inputs[i]));
+    for (std::size_t i = 0; i < r.inputs.size(); ++i)
+        call.node.add_input(tensor_of(i, c.type, r.inputs[i]));
     if (with_bias && !is_gradient(c.kind)) {
         call.bias_elements = r.output == role::dst ? g.oc : g.ic;
         call.problem.bias = true;
@@ -263,7 +300,7 @@ op_call make_call(const op_case &c, bool with_bias, bool with_extras, const arra
         call.problem.add_strides = r.output == role::dst ? call.problem.dst : call.problem.src;
     }
     call.node.add_output(tensor_of(3, call.problem.out_type, r.output));
-    if (call.problem.diff_bias != conv::bias_gradient::none)
+    if (r.output == role::weights && call.problem.diff_bias != conv::bias_gradient::none)
         call.node.add_output(logical_tensor(4, data_type::f32, {call.bias_elements}));
     return call;
 }
@@ -290,6 +327,7 @@ double terms_of(const conv::problem &p) {
         for (const conv::axis &a : p.x) terms *= real((a.kernel + a.stride - 1) / a.stride);
         break;
     case conv::pass::backward_weights:
+    case conv::pass::backward_bias:
         terms = real(p.mb);
         for (const conv::axis &a : p.x) terms *= real(a.dst);
         break;
@@ -304,6 +342,8 @@ std::array<dim, 5> output_extents(const conv::problem &p) {
         return {p.mb, p.groups * p.oc, d.dst, h.dst, w.dst};
     case conv::pass::backward_data:
         return {p.mb, p.groups * p.ic, d.src, h.src, w.src};
+    case conv::pass::backward_bias:
+        return {p.groups * p.oc, 1, 1, 1, 1};
     case conv::pass::backward_weights:
         break;
     }
@@ -311,6 +351,7 @@ std::array<dim, 5> output_extents(const conv::problem &p) {
 }
 
 dim offset_of(const conv::problem &p, const conv::point &at) {
+    if (p.what == conv::pass::backward_bias) return at.a * p.bias_stride;
     dim offset = 0;
     if (p.what == conv::pass::backward_weights) {
         offset = at.a / p.oc * p.weights.g + at.a % p.oc * p.weights.o + at.b * p.weights.i;
@@ -327,7 +368,9 @@ std::string index_text(const op_case &c, const conv::problem &p, const conv::poi
     const auto first = static_cast<std::size_t>(3 - c.problem->rank);
     const std::vector<dim> x(at.x + first, at.x + 3);
     dims index;
-    if (p.what != conv::pass::backward_weights)
+    if (p.what == conv::pass::backward_bias)
+        index = {at.a};
+    else if (p.what != conv::pass::backward_weights)
         index = data_shape(c.data, at.a, at.b, x);
     else if (kernel_first(c.weights)) {
         index = x;

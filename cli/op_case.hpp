@@ -5,6 +5,7 @@
 #include <compare>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include <convgrad/engine.hpp>
 #include <convgrad/op.hpp>
@@ -35,32 +36,35 @@ struct op_case {
     engine_choice on;
 };
 
-std::string_view to_string(ops::data_format format);
-std::string_view to_string(ops::weights_format format);
+using ops::to_string;
 
 /// True for ConvTranspose and its gradients.
 bool is_transposed(op_kind kind);
 /// The canonical pass behind an op.
 conv::pass pass_of(op_kind kind);
-/// The weights formats that an op takes, its default first.
-std::array<ops::weights_format, 2> weights_formats_of(op_kind kind);
+/// The weights formats that an op takes, its default first. An op without weights has one that
+/// means nothing.
+std::vector<ops::weights_format> weights_formats_of(op_kind kind);
+
+/// The weights format of a case; "-" where there are no weights.
+std::string_view weights_text(const op_case &c);
 
 /// The options that select exactly this case on `engine_threads` threads, problem included.
 std::string selecting_options(const op_case &c, int engine_threads);
 
 /// Tensors by canonical role (see conv::problem).
-enum class role : std::uint8_t { src, weights, dst };
+enum class role : std::uint8_t { src, weights, dst, bias };
 
 /// An op ready to be put into a graph, and beside it the canonical problem, made from the problem
 /// string alone: what the library makes of the op is what gets checked, so it is not used here.
 struct op_call {
     op node;
     conv::problem problem;
-    std::array<role, 2> inputs{};  // of node, in order
+    std::vector<role> inputs;  // of node, in order, but for an optional bias
     role output{};
-    std::array<dim, 3> elements{};            // by role
-    dim bias_elements = 0;                    // 0: no bias input, no bias gradient
-    std::array<dims, 3> shapes{}, strides{};  // by role; strides are empty where packed
+    std::array<dim, 4> elements{};            // by role; 0: it has no such tensor
+    dim bias_elements = 0;                    // of an optional bias or bias gradient; 0: none
+    std::array<dims, 4> shapes{}, strides{};  // by role; strides are empty where packed
 
     [[nodiscard]] dim elements_of(role r) const { return elements[static_cast<std::size_t>(r)]; }
 };
@@ -73,6 +77,8 @@ op_call make_call(
     const op_case &c, bool with_bias, bool with_extras = false, const arrangement &how = {});
 
 bool is_gradient(op_kind kind);
+/// False for BiasAddBackward, which sums the dst of a problem up.
+bool has_weights(op_kind kind);
 
 /// Bytes of all tensors of a case together; an output that is added to counts twice.
 double bytes_of(const op_call &call);

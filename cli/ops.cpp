@@ -113,7 +113,7 @@ void print_one(const ops::op_schema &s) {
     print_arguments("Outputs", s.outputs);
     print_attributes(s);
     print_paragraphs("Output shape", ops::shape_text(s));
-    print_paragraphs("auto_pad", ops::auto_pad_text(s));
+    if (const auto text = ops::auto_pad_text(s); !text.empty()) print_paragraphs("auto_pad", text);
 }
 
 }  // namespace

@@ -164,8 +164,8 @@ choices parse_choices(const selection_options &options) {
 /// The weights formats of `kind` among those asked for; none asked for: the default, or both.
 std::vector<ops::weights_format> formats_for(op_kind kind, const choices &c) {
     const auto own = weights_formats_of(kind);
-    if (c.weights.empty())
-        return c.all_layouts ? std::vector(own.begin(), own.end()) : std::vector{own[0]};
+    if (c.weights.empty()) return c.all_layouts ? own : std::vector{own[0]};
+    if (!has_weights(kind)) return own;
     std::vector<ops::weights_format> formats;
     for (ops::weights_format format : c.weights)
         if (format == own[0] || format == own[1]) formats.push_back(format);
@@ -359,6 +359,9 @@ selection expand(const selection_options &options, embedded_set set) {
             if (options.deconv && !p.deconv) continue;
             requests.push_back({std::string(p.text), {},
                 p.deconv ? transposed_ops : convolution_ops, all_types, 0});
+            // A sum of the output: one of its ops where all are checked, or on demand.
+            if (!p.deconv && (set == embedded_set::verify || !c.kinds.empty()))
+                requests.back().kinds.push_back(op_kind::bias_add_backward);
             // An embedded problem has one reading: --op chooses among its own ops only.
             if (c.kinds.empty()) continue;
             std::erase_if(requests.back().kinds, [&](op_kind kind) {

@@ -214,6 +214,8 @@ limit machine_peaks::limit_of(const op_call &call, const engine &on) {
         [](const candidate &a, const candidate &b) { return a.flops < b.flops; });
     limit l;
     l.flops = 2 * conv::macs(p);
+    if (p.what == conv::pass::backward_bias)  // one addition for each element
+        l.flops = static_cast<double>(call.elements_of(role::dst));
     l.needed = l.flops;
     for (const conv::axis &a : p.x) l.needed *= share_inside(a);
     l.bytes = bytes_of(call);

@@ -47,7 +47,7 @@ compiled_partition compile(const op_call &call, const engine &on) {
 conv::buffers fill_tensors(const op_call &call, tensor_store &store, const filling &with) {
     conv::buffers data;
     const data_type type = call.problem.type;
-    void **slots[] = {&data.src, &data.weights, &data.dst};
+    void **slots[] = {&data.src, &data.weights, &data.dst, &data.bias};
     for (role which : call.inputs)
         *slots[static_cast<std::size_t>(which)] =
             store.input(which, type, call.elements_of(which), with);
@@ -59,10 +59,11 @@ conv::buffers fill_tensors(const op_call &call, tensor_store &store, const filli
 
 runner::runner(const op_call &call, const conv::buffers &data, const engine &on)
     : compiled_(compile(call, on)), on_(on) {
-    void *const slots[] = {data.src, data.weights, data.dst};
+    void *const slots[] = {data.src, data.weights, data.dst, data.bias};
     for (std::size_t i = 0; i < compiled_.inputs().size(); ++i) {
         const logical_tensor &t = compiled_.inputs()[i];
-        void *memory = i < 2 ? slots[static_cast<std::size_t>(call.inputs[i])] : data.bias;
+        void *memory =
+            i < call.inputs.size() ? slots[static_cast<std::size_t>(call.inputs[i])] : data.bias;
         if (call.problem.add && i + 1 == compiled_.inputs().size())
             memory = const_cast<void *>(data.add);
         inputs_.emplace_back(memory, t.type, *t.shape, t.strides);

@@ -30,7 +30,7 @@ bool same_but_threads(const op_case &a, const op_case &b) {
 
 std::string headline(const op_case &c) {
     return fmt::format("{} {} {} {} {}", to_string(c.kind), to_string(c.type), to_string(c.data),
-        to_string(c.weights), to_text(*c.problem));
+        weights_text(c), to_text(*c.problem));
 }
 
 class verification {

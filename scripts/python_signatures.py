@@ -38,6 +38,10 @@ diff_weights of a convolution, of shape `weights_shape` (or that of `out`).
     "ConvTransposeBackwardWeights": (
         "diff_weights of a transposed convolution; see `convolution_backward_weights`."
     ),
+    "BiasAddBackward": """\
+diff_bias alone: the sum of `diff_dst` over batch and space. `dtype="f32"` asks for f32
+    sums of 16-bit data; `accumulate` adds into `out`.
+    """,
     "both Convolution": """\
 Both gradients of a convolution, and the bias gradient if `diff_bias`.
 
@@ -302,7 +306,7 @@ from ._types import AutoPad, DataFormat, Ints
 
 
 {infer_shape}
-    """The shape of an op's output for inputs 0 and 1 of these shapes."""
+    """The shape of an op's output for inputs 0 and 1 (where it has two) of these shapes."""
     return _core.infer_shape(
         op,
         first,
@@ -342,7 +346,7 @@ def compile_functions() -> str:
         explain=header("explain", positional, keywords, "_core.Explanation"),
         infer_shape=header(
             "infer_shape",
-            ["op: str", "first: Sequence[int]", "second: Sequence[int]"],
+            ["op: str", "first: Sequence[int]", "second: Sequence[int] = ()"],
             any_attributes(),
             "tuple[int, ...]",
         ),

@@ -80,7 +80,7 @@ nlohmann::json result_json(const bench_result &r, const engine &on) {
     const double limit = r.bound.flops / r.bound.seconds() * 1e-9;
     return {{"name", c.problem->name.empty() ? problem : c.problem->name}, {"problem", problem},
         {"op", to_string(c.kind)}, {"dtype", to_string(c.type)},
-        {"layout", fmt::format("{} {}", to_string(c.data), to_string(c.weights))},
+        {"layout", fmt::format("{} {}", to_string(c.data), weights_text(c))},
         {"algorithm", r.algorithm}, {"isa", to_string(r.set)}, {"threads", r.threads},
         {"engine", engine_label(on)}, {"min_ms", rounded(r.min_seconds * 1e3)},
         {"median_ms", rounded(r.median_seconds * 1e3)}, {"gflops", rounded(r.gflops())},

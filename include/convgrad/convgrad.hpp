@@ -6,6 +6,7 @@
 #include <convgrad/error.hpp>
 #include <convgrad/graph.hpp>
 #include <convgrad/op.hpp>
+#include <convgrad/op_kind.hpp>
 #include <convgrad/tensor.hpp>
 #include <convgrad/types.hpp>
 #include <convgrad/version.hpp>

@@ -58,6 +58,10 @@ CONVGRAD_API void conv_transpose_backward_data(const tensor &diff_dst, const ten
     const tensor &diff_src, const attributes &attrs = {}, const options &opts = {});
 CONVGRAD_API void conv_transpose_backward_weights(const tensor &src, const tensor &diff_dst,
     const tensor &diff_weights, const attributes &attrs = {}, const options &opts = {});
+/// The gradient of a bias alone: the sum of diff_dst over batch and space. Of `attrs` it takes
+/// data_format, of `opts` accumulate.
+CONVGRAD_API void bias_add_backward(const tensor &diff_dst, const tensor &diff_bias,
+    const attributes &attrs = {}, const options &opts = {});
 
 /// Both gradients of one convolution, reading diff_dst once.
 CONVGRAD_API void convolution_backward(const tensor &src, const tensor &diff_dst,
@@ -80,7 +84,8 @@ CONVGRAD_API compiled_partition compile(op_kind kind, list_view<logical_tensor> 
 CONVGRAD_API compiled_partition compile_backward(op_kind layer, list_view<logical_tensor> inputs,
     list_view<logical_tensor> outputs, const attributes &attrs = {}, const options &opts = {});
 
-/// The shape of output 0 for inputs of these shapes. `first` and `second` are inputs 0 and 1. For
+/// The shape of output 0 for inputs of these shapes. `first` and `second` are inputs 0 and 1 (of an
+/// op with one input, `second` is empty). For
 /// weights gradients `second` is diff_dst, and the kernel size cannot be inferred: invalid_shape.
 CONVGRAD_API dims infer_shape(
     op_kind kind, const dims &first, const dims &second, const attributes &attrs = {});

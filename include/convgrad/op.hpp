@@ -6,6 +6,7 @@
 #include <string>
 #include <variant>
 
+#include <convgrad/op_kind.hpp>
 #include <convgrad/tensor.hpp>
 
 namespace convgrad {

@@ -1,4 +1,4 @@
-// Basic vocabulary: data types, operation kinds, shapes, instruction sets.
+// Basic vocabulary: data types, shapes, instruction sets.
 #pragma once
 
 #include <cstddef>
@@ -22,26 +22,6 @@ inline constexpr dim unknown_dim = std::numeric_limits<dim>::min();
 /// Element types. Floating-point operands of one op share f32, bf16 or f16; shape inputs are s32.
 enum class data_type : std::uint8_t { undef, f32, bf16, f16, s32 };
 
-/// The convolution family. The values are those of oneDNN Graph's op kinds.
-enum class op_kind : std::uint8_t {
-    convolution = 13,
-    convolution_backward_data = 14,
-    convolution_backward_weights = 15,
-    conv_transpose = 16,
-    conv_transpose_backward_data = 17,
-    conv_transpose_backward_weights = 18,
-};
-
-/// All op kinds, in order of their values.
-inline constexpr op_kind all_op_kinds[] = {
-    op_kind::convolution,
-    op_kind::convolution_backward_data,
-    op_kind::convolution_backward_weights,
-    op_kind::conv_transpose,
-    op_kind::conv_transpose_backward_data,
-    op_kind::conv_transpose_backward_weights,
-};
-
 /// Instruction sets with kernels of their own, weakest first.
 enum class isa : std::uint8_t { portable, avx2, avx512, avx512_bf16, amx_bf16 };
 
@@ -61,8 +41,6 @@ enum class math_mode : std::uint8_t {
 enum class engine_kind : std::uint8_t { cpu, cuda };
 
 CONVGRAD_API std::string_view to_string(data_type type);
-/// The specification's name, e.g. "ConvolutionBackwardWeights".
-CONVGRAD_API std::string_view to_string(op_kind kind);
 /// "portable", "avx2", "avx512", "avx512_bf16" or "amx_bf16".
 CONVGRAD_API std::string_view to_string(isa set);
 CONVGRAD_API std::string_view to_string(math_mode mode);

@@ -34,6 +34,7 @@ from ._core import (
     release_scratch,
 )
 from ._functions import (
+    bias_add_backward,
     conv_transpose,
     conv_transpose_backward,
     conv_transpose_backward_data,
@@ -64,6 +65,7 @@ __all__ = [
     "Refusal",
     "Unsupported",
     "__version__",
+    "bias_add_backward",
     "compile",
     "conv_transpose",
     "conv_transpose_backward",

@@ -31,7 +31,7 @@ def op_outputs(
 ) -> list[Any]:
     """Descriptions of all outputs: those given, the others of the type of input 0."""
     if not inputs:
-        raise _core.InvalidArgument("invalid argument: inputs is empty; an op has at least two")
+        raise _core.InvalidArgument("invalid argument: inputs is empty; an op has at least one")
     made = list(outputs or ())
     dtype = _describe(inputs[0]).dtype
     if op in BOTH:

@@ -114,7 +114,7 @@ def explain(
 def infer_shape(
     op: str,
     first: Sequence[int],
-    second: Sequence[int],
+    second: Sequence[int] = (),
     *,
     strides: Ints = 1,
     pads_begin: Ints = 0,
@@ -126,7 +126,7 @@ def infer_shape(
     weights_format: str | None = None,
     output_padding: Ints | None = None,
 ) -> tuple[int, ...]:
-    """The shape of an op's output for inputs 0 and 1 of these shapes."""
+    """The shape of an op's output for inputs 0 and 1 (where it has two) of these shapes."""
     return _core.infer_shape(
         op,
         first,

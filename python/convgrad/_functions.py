@@ -373,6 +373,42 @@ def conv_transpose_backward_weights(
     )
 
 
+def bias_add_backward(
+    diff_dst: Array,
+    *,
+    data_format: DataFormat = "NXC",
+    dtype: object = None,
+    out: Array | None = None,
+    accumulate: bool = False,
+    engine: _core.Engine | None = None,
+) -> Array:
+    """diff_bias alone: the sum of `diff_dst` over batch and space. `dtype="f32"` asks for f32
+    sums of 16-bit data; `accumulate` adds into `out`.
+    """
+    return _core.run(  # type: ignore[no-any-return]
+        9,  # BiasAddBackward
+        (diff_dst, None, None, None),
+        (
+            None,
+            None,
+            None,
+            None,
+            None,
+            None,
+            data_format,
+            None,
+            None,
+        ),
+        None,
+        out,
+        None,
+        accumulate,
+        False,
+        dtype,
+        engine,
+    )
+
+
 def convolution_backward(
     src: Array,
     diff_dst: Array,

@@ -77,6 +77,7 @@ op_kind kind_from_python(std::string_view name) {
         {"conv_transpose", op_kind::conv_transpose},
         {"conv_transpose_backward_data", op_kind::conv_transpose_backward_data},
         {"conv_transpose_backward_weights", op_kind::conv_transpose_backward_weights},
+        {"bias_add_backward", op_kind::bias_add_backward},
     };
     for (const auto &[function, kind] : functions)
         if (name == function) return kind;
@@ -90,8 +91,9 @@ attributes attributes_from_python(const nb::tuple &given, std::size_t rank) {
     made.pads_begin = axes_from_python(given[1], axes, "pads_begin");
     made.pads_end = axes_from_python(given[2], axes, "pads_end");
     made.dilations = axes_from_python(given[3], axes, "dilations");
-    made.auto_pad = string_from_python(given[4], "auto_pad");
-    made.groups = integer_from_python(given[5], "groups");
+    // None: the op has no such attribute.
+    if (!nb::handle(given[4]).is_none()) made.auto_pad = string_from_python(given[4], "auto_pad");
+    if (!nb::handle(given[5]).is_none()) made.groups = integer_from_python(given[5], "groups");
     made.data_format = string_from_python(given[6], "data_format");
     if (!nb::handle(given[7]).is_none())
         made.weights_format = string_from_python(given[7], "weights_format");

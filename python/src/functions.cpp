@@ -1,4 +1,4 @@
-// The six ops and both gradients at once, on the caller's arrays.
+// The ops and both gradients at once, on the caller's arrays.
 #include <optional>
 #include <string>
 #include <string_view>
@@ -22,9 +22,9 @@ using eager_gradient = void (*)(
 /// What is known of an op before its arguments are looked at.
 struct op_traits {
     op_kind kind;
-    const char *names[2];    // inputs 0 and 1
+    const char *names[2];    // inputs 0 and 1; null: there is one input
     const char *shape_name;  // of the argument that gives the output's shape
-    eager_forward forward;   // one of these two
+    eager_forward forward;   // one of these two, or none with one input
     eager_gradient gradient;
 };
 
@@ -40,8 +40,12 @@ const op_traits &traits_of(op_kind kind) {
             conv_transpose_backward_data},
         {op_kind::conv_transpose_backward_weights, {"src", "diff_dst"}, "weights_shape", nullptr,
             conv_transpose_backward_weights},
+        {op_kind::bias_add_backward, {"diff_dst", nullptr}, "", nullptr, nullptr},
     };
-    return all[static_cast<std::size_t>(kind) - static_cast<std::size_t>(op_kind::convolution)];
+    for (const op_traits &op : all)
+        if (op.kind == kind) return op;
+    throw error(error_code::invalid_op,
+        "invalid op: op kind " + std::to_string(static_cast<int>(kind)) + " has no function");
 }
 
 /// The caller's array (not None and not True), or a new one.
@@ -116,15 +120,16 @@ nb::object run(int kind_number, const nb::tuple &inputs, const nb::tuple &attrib
     bool relu, nb::handle dtype, const engine *on) {
     const op_traits &op = traits_of(static_cast<op_kind>(kind_number));
     const array first(inputs[0], op.names[0], access::read);
-    const array second(inputs[1], op.names[1], access::read);
-    std::optional<array> bias, add;
+    std::optional<array> given_second, bias, add;
+    if (op.names[1] != nullptr) given_second.emplace(inputs[1], op.names[1], access::read);
+    const tensor nothing, &second = given_second ? given_second->get() : nothing;
     read_optional(bias, inputs[2], "bias");
     read_optional(add, inputs[3], "add");
     const attributes attrs = attributes_from_python(attribute_values, first.get().shape.size());
 
     output out(out_object, "out");
     require_output_to_accumulate(op.kind, accumulate, out);
-    dims out_shape = output_shape(op, shape, out, first.get(), second.get(), attrs);
+    dims out_shape = output_shape(op, shape, out, first.get(), second, attrs);
     const data_type wanted_type = type_from_python(dtype);
     const data_type type = wanted_type == data_type::undef ? first.get().type : wanted_type;
     if (!out.is_given()) out.make(first.object(), std::move(out_shape), type);
@@ -133,7 +138,7 @@ nb::object run(int kind_number, const nb::tuple &inputs, const nb::tuple &attrib
     const bool with_bias = wanted(diff_bias_object);
     if (with_bias) require_output_to_accumulate(op.kind, accumulate, diff_bias);
     if (with_bias && !diff_bias.is_given())
-        diff_bias.make(first.object(), {channels_of(second.get(), attrs)}, type);
+        diff_bias.make(first.object(), {channels_of(second, attrs)}, type);
     const options opts{.accumulate = accumulate,
         .diff_bias = with_bias ? &diff_bias.get() : nullptr,
         .relu = relu,
@@ -142,10 +147,11 @@ nb::object run(int kind_number, const nb::tuple &inputs, const nb::tuple &attrib
     {
         const nb::gil_scoped_release released;
         if (op.forward != nullptr)
-            op.forward(
-                first.get(), second.get(), bias ? bias->get() : tensor{}, out.get(), attrs, opts);
+            op.forward(first.get(), second, bias ? bias->get() : tensor{}, out.get(), attrs, opts);
+        else if (op.gradient != nullptr)
+            op.gradient(first.get(), second, out.get(), attrs, opts);
         else
-            op.gradient(first.get(), second.get(), out.get(), attrs, opts);
+            bias_add_backward(first.get(), out.get(), attrs, opts);
     }
     if (with_bias) return nb::make_tuple(out.finish(), diff_bias.finish());
     return out.finish();

@@ -145,3 +145,41 @@ def test_formats_are_read_in_any_case():
     )
     for diff_bias in (both[2], alone[1]):
         np.testing.assert_array_equal(diff_bias, np.full(4, 60, np.float32))
+
+
+@given(seed=SEEDS)
+def test_bias_gradient(seed):
+    rng = np.random.default_rng(seed)
+    shape = tuple(int(n) for n in rng.integers(0, 7, rng.integers(2, 6)))
+    dtype = [np.float32, ml_dtypes.bfloat16, np.float16][rng.integers(3)]
+    diff_dst = scattered(rng.integers(-4, 5, shape).astype(dtype), rng)
+    data_format = ["NXC", "NCX"][rng.integers(2)]
+    channel = 1 if data_format == "NCX" else len(shape) - 1
+    axes = tuple(d for d in range(len(shape)) if d != channel)
+    expected = diff_dst.astype(np.float64).sum(axes)
+
+    packed = convgrad.bias_add_backward(diff_dst, data_format=data_format)
+    assert packed.dtype == dtype
+    np.testing.assert_array_equal(packed, expected.astype(dtype))
+    wide = convgrad.bias_add_backward(diff_dst, data_format=data_format, dtype="f32")
+    assert wide.dtype == np.float32
+    np.testing.assert_array_equal(wide, expected)
+    assert convgrad.bias_add_backward(
+        diff_dst, data_format=data_format, out=wide, accumulate=True
+    ) is wide
+    np.testing.assert_array_equal(wide, 2 * expected)
+
+    assert convgrad.infer_shape("bias_add_backward", shape, data_format=data_format) == packed.shape
+    compiled = convgrad.compile("bias_add_backward", [diff_dst], data_format=data_format)
+    np.testing.assert_array_equal(compiled(diff_dst), packed)
+    explained = convgrad.explain("BiasAddBackward", [diff_dst], data_format=data_format)
+    assert explained.algorithm == "sums.fma"
+
+
+def test_bias_gradient_refuses():
+    with pytest.raises(convgrad.InvalidShape, match="ranks 2 to 5"):
+        convgrad.bias_add_backward(np.zeros(3, np.float32))
+    with pytest.raises(convgrad.InvalidArgument, match="accumulate adds into out"):
+        convgrad.bias_add_backward(np.zeros((3, 2), np.float32), accumulate=True)
+    with pytest.raises(convgrad.InvalidOp, match='no attribute "groups"'):
+        convgrad.compile("bias_add_backward", [np.zeros((3, 2), np.float32)], groups=2)

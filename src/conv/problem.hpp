@@ -1,4 +1,5 @@
-// The canonical problem: six ops become three passes over src, weights and dst of one convolution.
+// The canonical problem: six ops become three passes over src, weights and dst of one convolution;
+// a fourth pass, the bias gradient alone, sums dst up.
 //
 // Layer: below src/op (which makes problems), above src/cpu (which computes them). Nothing here
 // knows what an attribute is; nothing here knows what a vector register is.
@@ -16,7 +17,14 @@
 
 namespace convgrad::conv {
 
-enum class pass : std::uint8_t { forward, backward_data, backward_weights };
+enum class pass : std::uint8_t {
+    forward,
+    backward_data,
+    backward_weights,
+    /// diff_bias = Σ dst over batch and space, and nothing else: there is no src (ic is 0) and
+    /// there are no weights; diff_bias is from_dst, diff_bias_type is out_type.
+    backward_bias,
+};
 
 /// One spatial axis. The end pad follows from these and may be negative.
 struct axis {
@@ -75,7 +83,7 @@ struct problem {
     /// The previous contents of the output are added to the result.
     bool accumulate = false;
 
-    /// Backward weights only: also write the bias gradient.
+    /// Backward weights: also write the bias gradient. Backward bias: from_dst.
     bias_gradient diff_bias = bias_gradient::none;
     data_type diff_bias_type = data_type::f32;
 

@@ -3,6 +3,7 @@
 #include <convgrad/error.hpp>
 
 #include "conv/simplify.hpp"
+#include "cpu/bias_plan.hpp"
 #include "cpu/depthwise.hpp"
 #include "cpu/depthwise_planes.hpp"
 #include "cpu/driver_plan.hpp"
@@ -37,7 +38,8 @@ enum class shape : std::uint8_t {
     folded,
     merged,
     winograd,
-    tiled
+    tiled,
+    sums,
 };
 
 struct algorithm {
@@ -48,8 +50,12 @@ struct algorithm {
     winograd_tile tile = {};
 };
 
-/// In order of preference; the first that fits is taken. The last fits every legal problem.
+/// In order of preference; the first that fits is taken. `sums` fits bias gradients, the last fits
+/// every convolution.
 constexpr algorithm algorithms[] = {
+    {"sums.fma", shape::sums, operand_format::fma, isa::avx512},
+    {"sums.fma", shape::sums, operand_format::fma, isa::avx2},
+    {"sums.fma", shape::sums, operand_format::fma, isa::portable},
     {"long.fma", shape::unlisted, operand_format::fma, isa::avx512},
     {"long.fma", shape::unlisted, operand_format::fma, isa::avx2},
     {"long.fma", shape::unlisted, operand_format::fma, isa::portable},
@@ -185,6 +191,9 @@ std::string refuse(const algorithm &a, const problem &p, const plan_limits &limi
                + std::string(to_string(limits.max_isa)) + " may be used";
     const kernel_set *kernels = find_kernels(a.set, a.format, p.type, p.math);
     if (kernels == nullptr) return "no kernels for " + std::string(to_string(p.type));
+    const bool sums = p.what == pass::backward_bias;
+    if (a.form == shape::sums) return sums ? "" : "computes bias gradients only";
+    if (sums) return "computes convolutions only";
     if (a.form == shape::unlisted) return refuse_long(p, asked);
     if (a.form == shape::depthwise) return refuse_depthwise(p);
     if (a.form == shape::planes) return refuse_planes(p);
@@ -221,6 +230,7 @@ std::string refuse(const algorithm &a, const problem &p, const plan_limits &limi
 std::unique_ptr<const plan> build(const algorithm &a, const problem &p, const plan_limits &limits) {
     const kernel_set &kernels = *find_kernels(a.set, a.format, p.type, p.math);
     const kernel_set *exact = a.format == operand_format::fma ? nullptr : best_fma(a.set);
+    if (a.form == shape::sums) return std::make_unique<bias_plan>(a.name, p, limits, kernels);
     const bool weights = p.what == pass::backward_weights;
     if (a.form == shape::unlisted)
         return std::make_unique<driver_plan<long_kernel>>(a.name, p, limits, kernels);
@@ -263,7 +273,8 @@ std::unique_ptr<const plan> make_plan(
         if (reason.empty() && chosen) reason = "ranked lower";
         if (reason.empty()) {
             chosen = build(a, p, limits);
-            check_workspace("convolution", chosen->workspace(), limits.workspace);
+            check_workspace(a.form == shape::sums ? "bias gradient" : "convolution",
+                chosen->workspace(), limits.workspace);
             if (verdicts == nullptr) return chosen;
             continue;
         }

@@ -25,6 +25,7 @@ dim sum_length(const conv::problem &p) {
     case pass::backward_data:
         return p.oc;
     case pass::backward_weights:
+    case pass::backward_bias:  // refused before
         break;
     }
     return p.mb * p.x[1].dst * p.x[2].dst;

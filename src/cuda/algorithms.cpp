@@ -5,6 +5,7 @@
 #include "cuda/depthwise.hpp"
 #include "cuda/general.hpp"
 #include "cuda/plan.hpp"
+#include "cuda/sums.hpp"
 
 namespace convgrad::cuda {
 namespace {
@@ -39,8 +40,10 @@ std::unique_ptr<const engines::plan> build(
     return make_general_plan(name, p, on, Kind, limits);
 }
 
-/// The fewest predicted seconds win. The last row fits every legal problem.
+/// The fewest predicted seconds win. The first row fits bias gradients and nothing else, the last
+/// one every convolution.
 constexpr algorithm algorithms[] = {
+    {"cuda.sums", accuracy::strict, &refuse_sums, &predict_sums, &make_sums_plan},
     {"cuda.planes", accuracy::strict, &refuse_planes, &predict_planes, &make_planes_plan},
     {"cuda.depthwise", accuracy::strict, &refuse_depthwise, &predict_depthwise,
         &make_depthwise_plan},
@@ -63,6 +66,8 @@ accuracy asked_for(math_mode math) {
 std::string refuse(const algorithm &a, const problem &p, const plan_limits &limits) {
     if (!limits.only_algorithm.empty() && limits.only_algorithm != a.name) return "not asked for";
     if (a.kept > asked_for(p.math)) return "less exact than the math mode asks for";
+    if (p.what == conv::pass::backward_bias && a.refuse != &refuse_sums)
+        return "computes convolutions only";
     return a.refuse(p);
 }
 

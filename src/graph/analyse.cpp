@@ -5,6 +5,7 @@
 #include "graph/graph.hpp"
 #include "graph/tensors.hpp"
 #include "op/message.hpp"
+#include "op/schema.hpp"
 
 namespace convgrad {
 namespace {
@@ -172,7 +173,7 @@ std::vector<std::vector<std::size_t>> group_ops(
     for (std::size_t i = 0; i < nodes.size(); ++i) members[i] = {i};
     std::multimap<std::size_t, std::size_t> readers;  // diff_dst → weights gradients that read it
     for (std::size_t i = 0; i < nodes.size(); ++i)
-        if (!is_data_gradient(nodes[i].attrs.kind))
+        if (ops::roles_of(nodes[i].attrs.kind).what == conv::pass::backward_weights)
             readers.emplace(nodes[i].node->inputs()[1].id, i);
 
     auto successors = edges.successors;

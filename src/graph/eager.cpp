@@ -8,9 +8,12 @@
 #include "graph/tensors.hpp"
 #include "op/guard.hpp"
 #include "op/message.hpp"
+#include "op/schema.hpp"
 
 namespace convgrad {
 namespace {
+
+using ops::most_inputs, ops::most_outputs;
 
 logical_tensor described(const tensor &t) {
     if (t.type == data_type::undef) return {};
@@ -46,8 +49,6 @@ public:
     [[nodiscard]] conv::buffers memory() const { return bind_memory(attrs_, view()); }
 
 private:
-    static constexpr std::size_t most_inputs = 4, most_outputs = 2;
-
     [[nodiscard]] arguments view() const {
         return {{inputs_.data(), input_count_}, {outputs_.data(), output_count_}};
     }
@@ -188,6 +189,11 @@ void conv_transpose_backward_weights(const tensor &src, const tensor &diff_dst,
     const tensor &diff_weights, const attributes &attrs, const options &opts) {
     run_op(op_kind::conv_transpose_backward_weights, {&src, &diff_dst},
         {&diff_weights, opts.diff_bias}, attrs, opts);
+}
+
+void bias_add_backward(
+    const tensor &diff_dst, const tensor &diff_bias, const attributes &attrs, const options &opts) {
+    run_op(op_kind::bias_add_backward, {&diff_dst}, {&diff_bias}, attrs, opts);
 }
 
 void convolution_backward(const tensor &src, const tensor &diff_dst, const tensor &weights,

@@ -11,10 +11,7 @@ namespace convgrad {
 namespace {
 
 using ops::cat;
-
-/// One op's own inputs and the one of attrs.add.
-constexpr std::size_t most_inputs = 4;
-constexpr std::size_t most_outputs = 2;
+using ops::most_inputs, ops::most_outputs;
 
 [[noreturn]] void refuse(const ops::parsed_attributes &attrs, const std::string &text) {
     ops::fail(error_code::invalid_argument, attrs.kind, attrs.op_name, text);

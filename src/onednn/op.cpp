@@ -1,10 +1,12 @@
 #include "onednn/op.hpp"
 
 #include <algorithm>
+#include <limits>
 
 #include "onednn/description.hpp"
 #include "onednn/guard.hpp"
 #include "op/message.hpp"
+#include "op/schema.hpp"
 
 namespace convgrad::onednn {
 namespace {
@@ -66,8 +68,9 @@ std::string_view client_op::text(graph_attribute attribute, std::string_view oth
 }
 
 bool is_family(graph_op_kind kind) {
-    return kind >= graph_op_kind::convolution
-           && kind <= graph_op_kind::conv_transpose_backward_weights;
+    const auto value = static_cast<int>(kind);
+    return value >= 0 && value <= std::numeric_limits<std::underlying_type_t<op_kind>>::max()
+           && ops::find_schema(static_cast<op_kind>(kind)) != nullptr;
 }
 
 std::string name_of(graph_op_kind kind) {
@@ -75,8 +78,6 @@ std::string name_of(graph_op_kind kind) {
     switch (kind) {
     case graph_op_kind::bias_add:
         return "BiasAdd";
-    case graph_op_kind::bias_add_backward:
-        return "BiasAddBackward";
     case graph_op_kind::add:
         return "Add";
     case graph_op_kind::relu:

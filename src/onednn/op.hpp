@@ -37,7 +37,7 @@ struct client_op {
     [[nodiscard]] std::string_view text(graph_attribute name, std::string_view otherwise) const;
 };
 
-/// One of the six ops that the library computes.
+/// One of the ops that the library computes.
 bool is_family(graph_op_kind kind);
 
 /// "Convolution", "BiasAdd", …; kinds without a part in anything here are "op 39".

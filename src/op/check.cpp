@@ -1,7 +1,7 @@
 // Attributes by name (graphs) or by struct (eager calls) → parsed_attributes; argument counts and
 // types. Names, types and ranges come from the schema table.
 #include <algorithm>
-#include <utility>
+#include <optional>
 
 #include <convgrad/eager.hpp>
 
@@ -51,82 +51,99 @@ void check_list(const parsed_attributes &to, const attribute_schema &a, const di
             refuse(to, "attribute ", a.name, " is ", list, "; each entry must be ", a.values_text);
 }
 
-std::size_t choice(const parsed_attributes &to, const attribute_schema &a, std::string_view text) {
-    for (std::size_t i = 0; i < a.choices.size(); ++i)
-        if (equal_ignoring_case(text, a.choices[i])) return i;
-    refuse(to, "attribute ", a.name, " is ", quoted{text}, "; it must be one of ", a.values_text);
-}
+/// What was given for an attribute: by name in a graph, by field in an eager call.
+struct given_value {
+    const dim *number = nullptr;
+    const dims *list = nullptr;
+    std::optional<std::string_view> text = {};
+    std::string_view type_text = {};  // for messages
 
-bool is_transposed(op_kind kind) {
-    return kind >= op_kind::conv_transpose;
-}
-
-void store(parsed_attributes &to, const attribute_schema &a, std::string_view text) {
-    const std::size_t index = choice(to, a, text);
-    switch (a.id) {
-    case attribute_id::auto_pad:
-        to.auto_pad = static_cast<ops::auto_pad>(index);
-        break;
-    case attribute_id::data_format:
-        to.data_format = static_cast<ops::data_format>(index);
-        break;
-    default:  // weights_format: the transposed ops' choices follow the others' in the enumeration
-        to.weights_format =
-            static_cast<ops::weights_format>(index + (is_transposed(to.kind) ? 2 : 0));
+    given_value(const dim &value) : number(&value), type_text("an s64") {}
+    given_value(const dims &value) : list(&value), type_text("an s64 list") {}
+    given_value(std::string_view value) : text(value), type_text("a string") {}
+    given_value(const attribute_value &value)
+        : number(std::get_if<dim>(&value)), list(std::get_if<dims>(&value)) {
+        static constexpr std::string_view names[] = {
+            "an s64", "an s64 list", "a string", "an f32", "a bool"};
+        type_text = value.valueless_by_exception() ? "empty" : names[value.index()];
+        if (const auto *string = std::get_if<std::string>(&value)) text = *string;
     }
+};
+
+[[noreturn]] void refuse_type(
+    const parsed_attributes &to, const attribute_schema &a, const given_value &given) {
+    refuse(to, "attribute ", a.name, " is ", given.type_text, "; its type must be ",
+        to_string(a.type), " (", a.values_text, ")");
 }
 
-void store(parsed_attributes &to, const attribute_schema &a, dim value) {
-    check_number(to, a, value);
-    if (a.id == attribute_id::groups)
-        to.groups = value;
-    else
-        to.accumulate = value != 0;
+dim number_of(const parsed_attributes &to, const attribute_schema &a, const given_value &given) {
+    if (given.number == nullptr) refuse_type(to, a, given);
+    check_number(to, a, *given.number);
+    return *given.number;
 }
 
 bool is_pads(const attribute_schema &a) {
     return a.id == attribute_id::pads_begin || a.id == attribute_id::pads_end;
 }
 
-void store(parsed_attributes &to, const attribute_schema &a, dims list) {
-    if (!is_pads(a)) check_list(to, a, list);  // pads may be ignored: see settle_pads
-    switch (a.id) {
-    case attribute_id::strides:
-        to.strides = std::move(list);
-        break;
-    case attribute_id::dilations:
-        to.dilations = std::move(list);
-        break;
-    case attribute_id::pads_begin:
-        to.pads_begin = std::move(list);
-        break;
-    case attribute_id::pads_end:
-        to.pads_end = std::move(list);
-        break;
-    case attribute_id::output_padding:
-        to.output_padding = std::move(list);
-        break;
-    default:
-        to.shape = std::move(list);  // dst_shape, weights_shape
-    }
+const dims &list_of(
+    const parsed_attributes &to, const attribute_schema &a, const given_value &given) {
+    if (given.list == nullptr) refuse_type(to, a, given);
+    if (!is_pads(a)) check_list(to, a, *given.list);  // pads may be ignored: see settle_pads
+    return *given.list;
 }
 
-void store(parsed_attributes &to, const attribute_schema &a, const attribute_value &value) {
-    static constexpr std::string_view type_names[] = {
-        "an s64", "an s64 list", "a string", "an f32", "a bool"};
-    const auto *number = std::get_if<std::int64_t>(&value);
-    const auto *list = std::get_if<dims>(&value);
-    const auto *text = std::get_if<std::string>(&value);
-    if (a.type == attribute_type::s64 && number != nullptr)
-        store(to, a, *number);
-    else if (a.type == attribute_type::s64_list && list != nullptr)
-        store(to, a, *list);
-    else if (a.type == attribute_type::string && text != nullptr)
-        store(to, a, std::string_view(*text));
-    else
-        refuse(to, "attribute ", a.name, " is ",
-            value.valueless_by_exception() ? "empty" : type_names[value.index()],
-            "; its type must be ", to_string(a.type), " (", a.values_text, ")");
+/// The value of an enumeration whose words are `names`, of which the op takes those of its schema.
+template <typename Enumeration>
+Enumeration word_of(const parsed_attributes &to, const attribute_schema &a,
+    const given_value &given, std::span<const std::string_view> names) {
+    if (!given.text) refuse_type(to, a, given);
+    const auto same = [&](std::string_view word) { return equal_ignoring_case(*given.text, word); };
+    if (std::none_of(a.choices.begin(), a.choices.end(), same))
+        refuse(to, "attribute ", a.name, " is ", quoted{*given.text}, "; it must be one of ",
+            a.values_text);
+    return static_cast<Enumeration>(std::find_if(names.begin(), names.end(), same) - names.begin());
+}
+
+/// Every attribute at its own place: one that has none does not compile.
+void store(parsed_attributes &to, const attribute_schema &a, const given_value &given) {
+    switch (a.id) {
+    case attribute_id::strides:
+        to.strides = list_of(to, a, given);
+        return;
+    case attribute_id::dilations:
+        to.dilations = list_of(to, a, given);
+        return;
+    case attribute_id::pads_begin:
+        to.pads_begin = list_of(to, a, given);
+        return;
+    case attribute_id::pads_end:
+        to.pads_end = list_of(to, a, given);
+        return;
+    case attribute_id::auto_pad:
+        to.auto_pad = word_of<ops::auto_pad>(to, a, given, auto_pad_names);
+        return;
+    case attribute_id::groups:
+        to.groups = number_of(to, a, given);
+        return;
+    case attribute_id::data_format:
+        to.data_format = word_of<ops::data_format>(to, a, given, data_format_names);
+        return;
+    case attribute_id::weights_format:
+        to.weights_format = word_of<ops::weights_format>(to, a, given, weights_format_names);
+        return;
+    case attribute_id::output_padding:
+        to.output_padding = list_of(to, a, given);
+        return;
+    case attribute_id::dst_shape:
+    case attribute_id::weights_shape:  // both: the shape of output 0
+        to.shape = list_of(to, a, given);
+        return;
+    case attribute_id::accumulate:
+        to.accumulate = number_of(to, a, given) != 0;
+        return;
+    }
+    refuse(to, "attribute ", a.name, " has no place to be stored");
 }
 
 /// Explicit pads count only where auto_pad is none; otherwise they are not even judged.
@@ -152,8 +169,10 @@ void check_output_padding(const parsed_attributes &to) {
                 ")");
 }
 
-void set_default_weights_format(parsed_attributes &to) {
-    to.weights_format = is_transposed(to.kind) ? weights_format::xoi : weights_format::xio;
+/// The default is the first word that the op takes.
+void set_default_weights_format(parsed_attributes &to, const op_schema &schema) {
+    if (const attribute_schema *a = schema.find(attribute_id::weights_format))
+        store(to, *a, a->choices.front());
 }
 
 void check_count(const parsed_attributes &attrs, std::span<const argument_schema> expected,
@@ -186,22 +205,67 @@ void refuse_option(const parsed_attributes &to, std::string_view option, std::st
     refuse(to, "option ", option, " is set; only ", takers, " take it");
 }
 
-void check_options(const parsed_attributes &to, const options &opts) {
-    const bool forward = to.kind == op_kind::convolution || to.kind == op_kind::conv_transpose;
-    const bool weights = to.kind == op_kind::convolution_backward_weights
-                         || to.kind == op_kind::conv_transpose_backward_weights;
-    if (opts.accumulate && forward) refuse_option(to, "accumulate", "gradients");
+void check_options(const parsed_attributes &to, const op_schema &schema, const options &opts) {
+    const op_roles &roles = schema.roles;
+    const bool weights = roles.what == conv::pass::backward_weights;
+    if (opts.accumulate && schema.find(attribute_id::accumulate) == nullptr)
+        refuse_option(to, "accumulate", "gradients");
     if (opts.diff_bias != nullptr && !weights) refuse_option(to, "diff_bias", "weights gradients");
-    if (opts.relu && !forward) refuse_option(to, "relu", "Convolution and ConvTranspose");
-    if (opts.add != nullptr && !forward) refuse_option(to, "add", "Convolution and ConvTranspose");
+    if (opts.relu && !roles.is_layer()) refuse_option(to, "relu", "Convolution and ConvTranspose");
+    if (opts.add != nullptr && !roles.is_layer())
+        refuse_option(to, "add", "Convolution and ConvTranspose");
 }
 
-void store_list_or_default(
-    parsed_attributes &to, const attribute_schema &a, const dims &list, std::size_t axes) {
-    if (list.empty())
-        store(to, a, dims(axes, a.minimum));  // the least legal value is the default of all of them
-    else
-        store(to, a, list);
+/// The field of an eager call's attributes, if it says something: lists that are not empty, words
+/// and numbers that are not the default of all ops.
+std::optional<given_value> field_of(const attributes &attrs, attribute_id id) {
+    const auto list = [](const dims &l) {
+        return l.empty() ? std::nullopt : std::optional<given_value>(l);
+    };
+    const auto word = [](std::string_view w, std::string_view otherwise) {
+        return w == otherwise ? std::nullopt : std::optional<given_value>(w);
+    };
+    switch (id) {
+    case attribute_id::strides:
+        return list(attrs.strides);
+    case attribute_id::dilations:
+        return list(attrs.dilations);
+    case attribute_id::pads_begin:
+        return list(attrs.pads_begin);
+    case attribute_id::pads_end:
+        return list(attrs.pads_end);
+    case attribute_id::auto_pad:
+        return word(attrs.auto_pad, "none");
+    case attribute_id::groups:
+        if (attrs.groups == 1) return std::nullopt;
+        return attrs.groups;
+    case attribute_id::data_format:
+        return word(attrs.data_format, "NXC");
+    case attribute_id::weights_format:
+        return word(attrs.weights_format, {});
+    case attribute_id::output_padding:
+        return list(attrs.output_padding);
+    case attribute_id::dst_shape:
+    case attribute_id::weights_shape:  // output tensors carry their shape
+    case attribute_id::accumulate:     // an option
+        break;
+    }
+    return std::nullopt;
+}
+
+/// A field that says something, but not to this op. The default written out is let pass.
+void check_fields(const parsed_attributes &to, const op_schema &schema, const attributes &attrs) {
+    const auto is_default = [](const attribute_schema &a, const given_value &given) {
+        return (a.required || is_pads(a)) && given.list != nullptr
+               && std::all_of(
+                   given.list->begin(), given.list->end(), [&](dim d) { return d == a.minimum; });
+    };
+    for (const op_schema &other : all_schemas())
+        for (const attribute_schema &a : other.attributes) {
+            const auto given = field_of(attrs, a.id);
+            if (given && schema.find(a.id) == nullptr && !is_default(a, *given))
+                refuse_unknown(to, schema, a.name);
+        }
 }
 
 }  // namespace
@@ -231,7 +295,7 @@ void check_arguments(const parsed_attributes &attrs, std::span<const logical_ten
 parsed_attributes check_op(const op &node) {
     const op_schema &schema = schema_of(node.kind());
     parsed_attributes to{.kind = node.kind(), .op_name = node.name()};
-    set_default_weights_format(to);
+    set_default_weights_format(to, schema);
     for (const auto &[name, value] : node.attributes()) {
         const attribute_schema *a = find_attribute(schema, name);
         if (a == nullptr) refuse_unknown(to, schema, name);
@@ -254,54 +318,25 @@ parsed_attributes parse(
     op_kind kind, const attributes &attrs, std::size_t rank, const options &opts) {
     const op_schema &schema = schema_of(kind);
     parsed_attributes to{.kind = kind, .op_name = {}};
-    if (rank < 3 || rank > 5)
+    if (rank < schema.least_rank || rank > most_rank)
         fail(error_code::invalid_shape, kind, {},
-            cat(schema.inputs[0].name, " has rank ", rank,
-                "; ranks 3 to 5 (one to three spatial axes) are possible"));
+            cat(schema.inputs[0].name, " has rank ", rank, "; ranks ", schema.least_rank, " to ",
+                most_rank, schema.least_rank == 3 ? " (one" : " (none",
+                " to three spatial axes) "
+                "are possible"));
     const std::size_t axes = rank - 2;
-    set_default_weights_format(to);
+    set_default_weights_format(to, schema);
     for (const attribute_schema &a : schema.attributes) {
-        switch (a.id) {
-        case attribute_id::strides:
-            store_list_or_default(to, a, attrs.strides, axes);
-            break;
-        case attribute_id::dilations:
-            store_list_or_default(to, a, attrs.dilations, axes);
-            break;
-        case attribute_id::pads_begin:
-            store_list_or_default(to, a, attrs.pads_begin, axes);
-            break;
-        case attribute_id::pads_end:
-            store_list_or_default(to, a, attrs.pads_end, axes);
-            break;
-        case attribute_id::auto_pad:
-            store(to, a, attrs.auto_pad);
-            break;
-        case attribute_id::groups:
-            store(to, a, attrs.groups);
-            break;
-        case attribute_id::data_format:
-            store(to, a, attrs.data_format);
-            break;
-        case attribute_id::weights_format:
-            if (!attrs.weights_format.empty()) store(to, a, attrs.weights_format);
-            break;
-        case attribute_id::output_padding:
-            if (!attrs.output_padding.empty()) store(to, a, attrs.output_padding);
-            break;
-        case attribute_id::dst_shape:
-        case attribute_id::weights_shape:
-            break;  // output tensors carry their shape
-        case attribute_id::accumulate:
-            to.accumulate = opts.accumulate;
-            break;
-        }
+        if (const auto given = field_of(attrs, a.id))
+            store(to, a, *given);
+        else if (a.required || is_pads(a))
+            store(to, a, dims(axes, a.minimum));  // lists: the least legal value is the default
     }
-    if (!attrs.output_padding.empty() && !to.output_padding)
-        refuse_unknown(to, schema, "output_padding");
-    check_options(to, opts);
+    check_fields(to, schema, attrs);
+    check_options(to, schema, opts);
     settle_pads(to, schema);
     check_output_padding(to);
+    to.accumulate = opts.accumulate;
     to.relu = opts.relu;
     to.add = opts.add != nullptr;
     return to;

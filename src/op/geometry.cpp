@@ -9,24 +9,7 @@
 namespace convgrad::ops {
 namespace {
 
-constexpr argument_ref in(std::uint8_t index) {
-    return {false, index};
-}
-constexpr argument_ref out(std::uint8_t index) {
-    return {true, index};
-}
-
 using conv::pass;
-
-// By op_kind, in order: large, small, weights.
-constexpr op_roles roles[] = {
-    {pass::forward, false, in(0), out(0), in(1)},
-    {pass::backward_data, false, out(0), in(0), in(1)},
-    {pass::backward_weights, false, in(0), in(1), out(0)},
-    {pass::backward_data, true, out(0), in(0), in(1)},
-    {pass::forward, true, in(0), out(0), in(1)},
-    {pass::backward_weights, true, in(1), in(0), out(0)},
-};
 
 constexpr bool known(dim d) {
     return d != unknown_dim;
@@ -82,18 +65,14 @@ private:
         return std::string(name_at(ref));
     }
     [[nodiscard]] std::string weights_label() const {
-        static constexpr std::string_view formats[] = {"XIO", "OIX", "XOI", "IOX"};
-        return cat(label(roles_.weights), " (",
-            formats[static_cast<std::size_t>(attrs_.weights_format)], ")");
+        return cat(label(roles_.weights), " (", to_string(attrs_.weights_format), ")");
     }
     /// A bias of the forward ops or a bias gradient, if there is one.
     [[nodiscard]] const logical_tensor *bias() const {
-        const bool forward =
-            attrs_.kind == op_kind::convolution || attrs_.kind == op_kind::conv_transpose;
-        if (forward && inputs_.size() > 2 && inputs_[2].type != data_type::undef)
-            return &inputs_[2];
-        if (roles_.what == pass::backward_weights && outputs_.size() > 1) return &outputs_[1];
-        return nullptr;
+        const argument_ref at = roles_.bias;
+        const std::span<const logical_tensor> from = at.output ? outputs_ : inputs_;
+        if (at.index >= from.size() || from[at.index].type == data_type::undef) return nullptr;
+        return &from[at.index];
     }
 
     void find_axes();
@@ -138,7 +117,8 @@ private:
 void derivation::find_axes() {
     std::string_view first_name;
     std::size_t rank = 0;
-    for (argument_ref ref : {in(0), in(1), out(0)}) {
+    for (argument_ref ref :
+        {argument_ref{false, 0}, argument_ref{false, 1}, argument_ref{true, 0}}) {
         const logical_tensor &t = tensor_at(ref);
         if (!t.shape) continue;
         const std::string_view name = name_at(ref);
@@ -164,27 +144,26 @@ void derivation::find_axes() {
 
 void derivation::read_given_shape() {
     const std::size_t rank = axes() + 2;
-    const bool connected =
-        inputs_.size() > 2 && schema_.inputs.size() > 2 && schema_.inputs[2].shape_input;
-    const char *kind = connected ? "input " : "attribute ";
+    const argument_ref at = schema_.shape_input();
+    if (!at.exists()) return;
+    const std::string_view name = schema_.inputs[at.index].name;  // the attribute's as well
+    const bool connected = at.index < inputs_.size();
     if (connected) {
-        const logical_tensor &t = inputs_[2];
+        const logical_tensor &t = inputs_[at.index];
         const bool fits =
             !t.shape
             || (t.shape->size() == 1
                 && (!known(t.shape->front()) || t.shape->front() == static_cast<dim>(rank)));
         if (!fits)
-            misfit("input ", schema_.inputs[2].name, " has shape ", *t.shape,
-                "; it must be 1-D with ", rank, " elements, one per dimension of ",
-                schema_.outputs[0].name);
+            misfit("input ", name, " has shape ", *t.shape, "; it must be 1-D with ", rank,
+                " elements, one per dimension of ", schema_.outputs[0].name);
         shape_at_execution_ = !t.value;
         if (t.value) given_ = &*t.value;
     } else if (attrs_.shape) {
         given_ = &*attrs_.shape;
     }
     if (given_ == nullptr) return;
-    given_from_ = cat(
-        kind, attrs_.kind == op_kind::convolution_backward_data ? "dst_shape" : "weights_shape");
+    given_from_ = cat(connected ? "input " : "attribute ", name);
     if (given_->size() != rank)
         misfit(given_from_, " is ", *given_, " with ", given_->size(), " entries; it must have ",
             rank, ", one per dimension of ", schema_.outputs[0].name);
@@ -426,8 +405,37 @@ void derivation::match_add() const {
 
 }  // namespace
 
-const op_roles &roles_of(op_kind kind) {
-    return roles[static_cast<std::size_t>(kind) - static_cast<std::size_t>(op_kind::convolution)];
+sum_geometry derive_sum(const parsed_attributes &attrs, const logical_tensor &diff_dst,
+    const logical_tensor &diff_bias) {
+    const auto misfit = [&](const auto &...parts) {
+        fail(error_code::invalid_shape, attrs.kind, attrs.op_name, cat(parts...));
+    };
+    const op_schema &schema = schema_of(attrs.kind);
+    const std::string_view in = schema.inputs[0].name, out = schema.outputs[0].name;
+    sum_geometry g;
+    if (diff_dst.shape) {
+        const dims &shape = *diff_dst.shape;
+        if (shape.size() < schema.least_rank || shape.size() > most_rank)
+            misfit(in, " has rank ", shape.size(), " ", shape, "; ranks ", schema.least_rank,
+                " to ", most_rank, " (up to three spatial axes) are possible");
+        for (dim d : shape)
+            if (d < 0 && known(d))
+                misfit(in, " has shape ", shape, "; dimensions must not be negative");
+        g.axes = static_cast<int>(shape.size()) - 2;
+        g.channels = shape[order_of(attrs.data_format, g.axes).c];
+    }
+    if (!diff_bias.shape) return g;
+    const dims &shape = *diff_bias.shape;
+    if (shape.size() != 1)
+        misfit(out, " has shape ", shape, "; it must be 1-D, one value per channel of ", in);
+    const dim length = shape[0];
+    if (!known(length)) return g;
+    if (length < 0) misfit(out, " has shape ", shape, "; dimensions must not be negative");
+    if (known(g.channels) && length != g.channels)
+        misfit(out, " has ", length, " elements but ", in, " ", *diff_dst.shape, " (",
+            to_string(attrs.data_format), ") has ", g.channels, " channels; they must be equal");
+    g.channels = length;
+    return g;
 }
 
 void check_list_lengths(const parsed_attributes &attrs, std::size_t axes) {

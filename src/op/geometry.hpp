@@ -1,27 +1,15 @@
 // What is known about the sizes of one op, in canonical terms, and what follows from it.
 //
-// All six ops relate two data tensors: the large one, which the kernel slides over (src of a
-// convolution, dst of a transposed one), and the small one, with one point per position of the
-// kernel. Sizes that are not known are unknown_dim.
+// For convolutions: a large and a small data tensor (see op_roles) and weights. Sizes that are not
+// known are unknown_dim.
 #pragma once
 
 #include <array>
 
 #include "op/lower.hpp"
+#include "op/schema.hpp"
 
 namespace convgrad::ops {
-
-/// Where an op keeps a canonical role.
-struct argument_ref {
-    bool output;
-    std::uint8_t index;
-};
-struct op_roles {
-    conv::pass what;
-    bool transposed;
-    argument_ref large, small, weights;
-};
-const op_roles &roles_of(op_kind kind);
 
 struct data_sizes {
     dim n = unknown_dim, c = unknown_dim;
@@ -57,6 +45,15 @@ struct geometry {
 /// Gathers all sources, derives what follows, throws invalid_shape on any contradiction.
 geometry derive(const parsed_attributes &attrs, std::span<const logical_tensor> inputs,
     std::span<const logical_tensor> outputs);
+
+/// What is known about the sizes of a bias gradient: diff_dst → diff_bias.
+struct sum_geometry {
+    int axes = 0;  // 0 also where the rank is unknown
+    dim channels = unknown_dim;
+};
+/// Throws invalid_shape on any contradiction.
+sum_geometry derive_sum(const parsed_attributes &attrs, const logical_tensor &diff_dst,
+    const logical_tensor &diff_bias);
 
 /// Each list must have one entry per spatial axis, or invalid_shape.
 void check_list_lengths(const parsed_attributes &attrs, std::size_t axes);

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "op/apart.hpp"
+#include "op/geometry.hpp"
 #include "op/message.hpp"
 
 namespace convgrad::ops {
@@ -77,6 +78,26 @@ std::array<dim, 5> canonical_strides(const logical_tensor &t) {
         next = strides[i] * std::max<dim>(shape[i], 1);
     }
     return strides;
+}
+
+std::array<dim, 3> three_axes(
+    const std::array<dim, 5> &strides, const dims &shape, std::size_t first, int axes) {
+    std::array<dim, 3> x{};
+    if (axes == 0) return x;
+    for (int i = 2, from = axes - 1; i >= 0; --i, --from) {
+        if (from >= 0)
+            x[i] = strides[first + from];
+        else
+            x[i] = from == -1 ? strides[first] * std::max<dim>(shape[first], 1) : x[i + 1];
+    }
+    return x;
+}
+
+conv::data_strides data_strides_of(
+    const parsed_attributes &attrs, int axes, const logical_tensor &tensor) {
+    const std::array<dim, 5> strides = canonical_strides(tensor);
+    const data_order order = order_of(attrs.data_format, axes);
+    return {strides[order.n], strides[order.c], three_axes(strides, *tensor.shape, order.x, axes)};
 }
 
 }  // namespace convgrad::ops

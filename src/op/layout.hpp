@@ -23,4 +23,13 @@ void check_elements_apart(
 /// element mean nothing; they become what they would be in a packed tensor.
 std::array<dim, 5> canonical_strides(const logical_tensor &tensor);
 
+/// Those of `axes` spatial axes from dimension `first` on, with unit axes in front: strides as
+/// packed unit axes would have them.
+std::array<dim, 3> three_axes(
+    const std::array<dim, 5> &strides, const dims &shape, std::size_t first, int axes);
+
+/// Those of a data tensor, by what the dimensions are.
+conv::data_strides data_strides_of(
+    const parsed_attributes &attrs, int axes, const logical_tensor &tensor);
+
 }  // namespace convgrad::ops

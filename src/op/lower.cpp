@@ -60,7 +60,7 @@ void require_known(const parsed_attributes &attrs, std::span<const logical_tenso
     if (attrs.add && !inputs.back().is_known())
         fail(error_code::invalid_shape, attrs.kind, attrs.op_name,
             "add has an unknown shape; compiling needs the shapes of all inputs");
-    const bool shape_input = inputs.size() > 2 && schema.inputs[2].shape_input;
+    const bool shape_input = schema.shape_input().index < inputs.size();
     std::string remedy = "compiling needs its shape";
     const geometry g = attrs.kind == op_kind::convolution_backward_data && !outputs[0].is_known()
                            ? derive(attrs, inputs, outputs)
@@ -69,7 +69,7 @@ void require_known(const parsed_attributes &attrs, std::span<const logical_tenso
         remedy += cat(": ", g.open_length);
     else if (shape_input)
         remedy = "compiling needs its shape, where the shape input is known only at execution";
-    else if (roles_of(attrs.kind).what == conv::pass::backward_weights)
+    else if (schema.roles.what == conv::pass::backward_weights)
         remedy = "compiling needs its shape: from the input weights_shape, the attribute "
                  "weights_shape or the tensor itself";
     for (std::size_t i = 0; i < outputs.size(); ++i)
@@ -80,27 +80,6 @@ void require_known(const parsed_attributes &attrs, std::span<const logical_tenso
 const logical_tensor &at(argument_ref ref, std::span<const logical_tensor> inputs,
     std::span<const logical_tensor> outputs) {
     return ref.output ? outputs[ref.index] : inputs[ref.index];
-}
-
-// Ranks below 5 get unit axes in front, with the strides that packed unit axes would have.
-std::array<dim, 3> three_axes(
-    const std::array<dim, 5> &strides, const dims &shape, std::size_t first, int axes) {
-    std::array<dim, 3> x{};
-    for (int i = 2, from = axes - 1; i >= 0; --i, --from) {
-        if (from >= 0)
-            x[i] = strides[first + from];
-        else
-            x[i] = from == -1 ? strides[first] * std::max<dim>(shape[first], 1) : x[i + 1];
-    }
-    return x;
-}
-
-conv::data_strides data_strides_of(
-    const parsed_attributes &attrs, const geometry &g, const logical_tensor &tensor) {
-    const std::array<dim, 5> strides = canonical_strides(tensor);
-    const data_order order = order_of(attrs.data_format, g.axes);
-    return {
-        strides[order.n], strides[order.c], three_axes(strides, *tensor.shape, order.x, g.axes)};
 }
 
 // Both grouped forms number one of the two channel dimensions over all groups; that one's stride
@@ -136,25 +115,51 @@ conv::axis axis_of(const parsed_attributes &attrs, const geometry &g, int i) {
 void lower_bias(conv::problem &p, const parsed_attributes &attrs,
     std::span<const logical_tensor> inputs, std::span<const logical_tensor> outputs) {
     const op_roles &roles = roles_of(attrs.kind);
-    if (roles.what == conv::pass::backward_weights) {
-        if (outputs.size() < 2) return;
-        p.diff_bias =
-            roles.transposed ? conv::bias_gradient::from_src : conv::bias_gradient::from_dst;
-        p.diff_bias_type = outputs[1].type;
-        p.bias_stride = canonical_strides(outputs[1])[0];
-    } else if (inputs.size() > 2 && !schema_of(attrs.kind).inputs[2].shape_input
-               && inputs[2].type != data_type::undef) {
-        p.bias = true;
-        p.bias_stride = canonical_strides(inputs[2])[0];
+    const std::span<const logical_tensor> from = roles.bias.output ? outputs : inputs;
+    if (roles.bias.index >= from.size()) return;
+    const logical_tensor &bias = from[roles.bias.index];
+    if (bias.type == data_type::undef) return;
+    p.bias_stride = canonical_strides(bias)[0];
+    p.bias = roles.is_layer();
+    if (p.bias) return;
+    p.diff_bias = roles.transposed ? conv::bias_gradient::from_src : conv::bias_gradient::from_dst;
+    p.diff_bias_type = bias.type;
+}
+
+/// A sum over batch and space has neither kernel nor groups.
+conv::problem lower_sum(const parsed_attributes &attrs, std::span<const logical_tensor> inputs,
+    std::span<const logical_tensor> outputs) {
+    const sum_geometry g = derive_sum(attrs, inputs[0], outputs[0]);
+    const dims &shape = *inputs[0].shape;
+    const data_order order = order_of(attrs.data_format, g.axes);
+    conv::problem p;
+    p.what = conv::pass::backward_bias;
+    p.type = inputs[0].type;
+    p.out_type = outputs[0].type;
+    p.mb = shape[order.n];
+    p.ic = 0;
+    p.oc = g.channels;
+    for (int i = 0; i < g.axes; ++i) {
+        conv::axis &a = p.x[static_cast<std::size_t>(3 - g.axes + i)];
+        a.src = a.dst = shape[order.x + static_cast<std::size_t>(i)];
     }
+    p.dst = data_strides_of(attrs, g.axes, inputs[0]);
+    lower_bias(p, attrs, inputs, outputs);
+    p.accumulate = attrs.accumulate;
+    return p;
 }
 
 }  // namespace
 
 void infer_shapes(const parsed_attributes &attrs, std::span<const logical_tensor> inputs,
     std::span<logical_tensor> outputs) {
-    const geometry g = derive(attrs, inputs, outputs);
     const op_roles &roles = roles_of(attrs.kind);
+    if (roles.what == conv::pass::backward_bias) {
+        outputs[0].shape = dims{derive_sum(attrs, inputs[0], outputs[0]).channels};
+        check_layouts(attrs, inputs, outputs);
+        return;
+    }
+    const geometry g = derive(attrs, inputs, outputs);
     if (roles.what == conv::pass::backward_weights) {
         outputs[0].shape = weights_shape(attrs, g);
         if (outputs.size() > 1) outputs[1].shape = dims{roles.transposed ? g.large.c : g.small.c};
@@ -169,6 +174,10 @@ conv::problem lower(const parsed_attributes &attrs, std::span<const logical_tens
     std::span<const logical_tensor> outputs) {
     const op_roles &roles = roles_of(attrs.kind);
     require_known(attrs, inputs, outputs);
+    if (roles.what == conv::pass::backward_bias) {
+        check_layouts(attrs, inputs, outputs);
+        return lower_sum(attrs, inputs, outputs);
+    }
     const geometry g = derive(attrs, inputs, outputs);
     check_layouts(attrs, inputs, outputs);
 
@@ -181,13 +190,13 @@ conv::problem lower(const parsed_attributes &attrs, std::span<const logical_tens
     p.ic = g.large.c / attrs.groups;
     p.oc = g.small.c / attrs.groups;
     for (int i = 0; i < g.axes; ++i) p.x[3 - g.axes + i] = axis_of(attrs, g, i);
-    p.src = data_strides_of(attrs, g, at(roles.large, inputs, outputs));
-    p.dst = data_strides_of(attrs, g, at(roles.small, inputs, outputs));
+    p.src = data_strides_of(attrs, g.axes, at(roles.large, inputs, outputs));
+    p.dst = data_strides_of(attrs, g.axes, at(roles.small, inputs, outputs));
     p.weights = weights_strides_of(attrs, g, at(roles.weights, inputs, outputs), p.oc, p.ic);
     lower_bias(p, attrs, inputs, outputs);
     if (attrs.add) {
         p.add = true;
-        p.add_strides = data_strides_of(attrs, g, inputs.back());
+        p.add_strides = data_strides_of(attrs, g.axes, inputs.back());
     }
     p.relu = attrs.relu;
     p.accumulate = attrs.accumulate;
@@ -204,13 +213,8 @@ conv::buffers bind(op_kind kind, std::span<void *const> inputs, std::span<void *
     data.src = pointer(roles.large);
     data.dst = pointer(roles.small);
     data.weights = pointer(roles.weights);
-    const bool forward = kind == op_kind::convolution || kind == op_kind::conv_transpose;
-    if (forward) {
-        data.bias = pointer({false, 2});
-        data.add = pointer({false, 3});
-    } else if (roles.what == conv::pass::backward_weights) {
-        data.bias = pointer({true, 1});
-    }
+    data.bias = pointer(roles.bias);
+    if (roles.is_layer()) data.add = pointer({false, most_inputs - 1});
     return data;
 }
 

@@ -13,6 +13,7 @@
 #include <convgrad/op.hpp>
 
 #include "conv/problem.hpp"
+#include "op/formats.hpp"
 
 namespace convgrad {
 
@@ -23,10 +24,6 @@ struct options;
 }  // namespace convgrad
 
 namespace convgrad::ops {
-
-enum class auto_pad : std::uint8_t { none, same_upper, same_lower, valid };
-enum class data_format : std::uint8_t { nxc, ncx };
-enum class weights_format : std::uint8_t { xio, oix, xoi, iox };
 
 /// Attributes after parsing; list lengths are not yet checked against a rank.
 struct parsed_attributes {
@@ -73,7 +70,7 @@ conv::problem lower(const parsed_attributes &attrs, std::span<const logical_tens
     std::span<const logical_tensor> outputs);
 
 /// Canonical buffers from the op's data pointers, in the op's own order. Absent optional tensors
-/// are null or left out at the end; the pointer of `add` is inputs[3].
+/// are null or left out at the end; the pointer of `add` is the last of most_inputs.
 conv::buffers bind(op_kind kind, std::span<void *const> inputs, std::span<void *const> outputs);
 
 }  // namespace convgrad::ops

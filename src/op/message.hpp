@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include <convgrad/error.hpp>
+#include <convgrad/op_kind.hpp>
 #include <convgrad/types.hpp>
 
 namespace convgrad::ops {

@@ -1,8 +1,10 @@
 // The one table of ops. To add an op or an attribute, start here; see CONTRIBUTING.
 #include "op/schema.hpp"
 
+#include <algorithm>
 #include <limits>
 
+#include "op/formats.hpp"
 #include "op/message.hpp"
 
 namespace convgrad::ops {
@@ -10,13 +12,20 @@ namespace {
 
 using enum attribute_type;
 using id = attribute_id;
+using conv::pass;
 
 constexpr dim any_dim = std::numeric_limits<dim>::max();
 
-constexpr std::string_view auto_pad_choices[] = {"none", "same_upper", "same_lower", "valid"};
-constexpr std::string_view data_format_choices[] = {"NXC", "NCX"};
-constexpr std::string_view convolution_weights_choices[] = {"XIO", "OIX"};
-constexpr std::string_view transposed_weights_choices[] = {"XOI", "IOX"};
+constexpr std::span<const std::string_view> convolution_weights_choices(weights_format_names, 2);
+constexpr std::span<const std::string_view> transposed_weights_choices(weights_format_names + 2, 2);
+
+constexpr argument_ref in(std::uint8_t index) {
+    return {false, index};
+}
+constexpr argument_ref out(std::uint8_t index) {
+    return {true, index};
+}
+constexpr argument_ref none;
 
 constexpr attribute_schema strides = {id::strides, "strides", s64_list, true, 1, any_dim, {}, "",
     "positive, one per spatial axis",
@@ -36,13 +45,13 @@ constexpr attribute_schema pads_end = {id::pads_end, "pads_end", s64_list, false
     pads_default, "non-negative, one per spatial axis",
     "Zeros behind each spatial axis; otherwise as pads_begin.", false};
 constexpr attribute_schema auto_pad = {id::auto_pad, "auto_pad", string, false, 0, 0,
-    auto_pad_choices, "none", "none, same_upper, same_lower, valid (case does not matter)",
+    auto_pad_names, "none", "none, same_upper, same_lower, valid (case does not matter)",
     "How padding is found; see below.", false};
 constexpr attribute_schema groups = {id::groups, "groups", s64, false, 1, any_dim, {}, "1",
     "positive, divides the input and the output channels",
     "Channel c belongs to group floor(c / (C / groups)).", false};
 constexpr attribute_schema data_format = {id::data_format, "data_format", string, false, 0, 0,
-    data_format_choices, "NXC", "NXC, NCX",
+    data_format_names, "NXC", "NXC, NCX",
     "Order of the dimensions of data tensors: batch, spatial axes, channels; or batch, channels, "
     "spatial axes.",
     false};
@@ -79,6 +88,7 @@ constexpr attribute_schema convolution_backward_data_attributes[] = {strides, pa
 constexpr attribute_schema convolution_backward_weights_attributes[] = {strides, pads_begin,
     pads_end, dilations, auto_pad, groups, data_format, convolution_weights_format, weights_shape,
     accumulate};
+constexpr attribute_schema bias_add_backward_attributes[] = {data_format, accumulate};
 constexpr attribute_schema conv_transpose_attributes[] = {strides, pads_begin, pads_end, dilations,
     auto_pad, output_padding, groups, data_format, transposed_weights_format};
 constexpr attribute_schema conv_transpose_backward_data_attributes[] = {strides, pads_begin,
@@ -101,6 +111,8 @@ constexpr argument_schema diff_weights = {
     "diff_weights", true, false, false, true, "The gradient with respect to the weights."};
 constexpr argument_schema diff_bias = {"diff_bias", false, false, true, true,
     "1-D, one value per output channel: the sum of diff_dst over batch and space."};
+constexpr argument_schema whole_diff_bias = {"diff_bias", true, false, false, true,
+    "The gradient with respect to the bias: 1-D, one value per channel."};
 constexpr argument_schema dst_shape_input = {"dst_shape", false, true, false, false,
     "The shape of diff_src, a 1-D s32 tensor; overrides the attribute."};
 constexpr argument_schema weights_shape_input = {"weights_shape", false, true, false, false,
@@ -113,19 +125,23 @@ constexpr argument_schema conv_transpose_backward_data_inputs[] = {diff_dst, wei
 constexpr argument_schema backward_data_outputs[] = {diff_src};
 constexpr argument_schema backward_weights_inputs[] = {src, diff_dst, weights_shape_input};
 constexpr argument_schema backward_weights_outputs[] = {diff_weights, diff_bias};
+constexpr argument_schema bias_add_backward_inputs[] = {diff_dst};
+constexpr argument_schema bias_add_backward_outputs[] = {whole_diff_bias};
 
 constexpr std::string_view convolution_backward_data_aliases[] = {"ConvolutionBackpropData"};
 constexpr std::string_view convolution_backward_weights_aliases[] = {"ConvolutionBackpropWeights"};
 constexpr std::string_view conv_transpose_backward_data_aliases[] = {"ConvTransposeBackpropData"};
 constexpr std::string_view conv_transpose_backward_weights_aliases[] = {
     "ConvTransposeBackpropWeights"};
+constexpr std::string_view bias_add_backward_aliases[] = {"BiasAddBackprop"};
 
 constexpr std::string_view weights_shape_rule =
     "The `weights_shape` input if connected, else the attribute, else the output tensor's own "
     "known shape; with none of them an error. Channels and spatial sizes must be consistent.";
 
 constexpr op_schema schemas[] = {
-    {op_kind::convolution, "Convolution", {}, "Convolution of src with weights, plus bias.",
+    {op_kind::convolution, {pass::forward, false, in(0), out(0), in(1), in(2)}, "Convolution", {},
+        "Convolution of src with weights, plus bias.",
         "dst[n, o, y] = bias[o] + sum over i, k of\n"
         "    src[n, i, y*stride + k*dilation - pads_begin] * weights[o, i, k]",
         "(N, OC) and per spatial axis floor((L + pads_begin + pads_end - E) / stride) + 1, where L "
@@ -133,8 +149,8 @@ constexpr op_schema schemas[] = {
         "total = max(0, E - r), where r = stride if stride divides L, else L mod stride; L is the "
         "length of src. So the output has length ceil(L / stride).",
         layer_inputs, layer_outputs, convolution_attributes},
-    {op_kind::convolution_backward_data, "ConvolutionBackwardData",
-        convolution_backward_data_aliases,
+    {op_kind::convolution_backward_data, {pass::backward_data, false, out(0), in(0), in(1), none},
+        "ConvolutionBackwardData", convolution_backward_data_aliases,
         "Gradient of Convolution with respect to src: the exact adjoint of the map src -> dst.",
         "diff_src[n, i, x] = sum over o, k, y with y*stride + k*dilation - pads_begin = x of\n"
         "    diff_dst[n, o, y] * weights[o, i, k]",
@@ -147,7 +163,8 @@ constexpr op_schema schemas[] = {
         "tells the shape of diff_src, its length is the one of ConvTranspose.",
         convolution_backward_data_inputs, backward_data_outputs,
         convolution_backward_data_attributes},
-    {op_kind::convolution_backward_weights, "ConvolutionBackwardWeights",
+    {op_kind::convolution_backward_weights,
+        {pass::backward_weights, false, in(0), in(1), out(0), out(1)}, "ConvolutionBackwardWeights",
         convolution_backward_weights_aliases, "Gradient of Convolution with respect to weights.",
         "diff_weights[o, i, k] = sum over n, y of\n"
         "    src[n, i, y*stride + k*dilation - pads_begin] * diff_dst[n, o, y]",
@@ -155,7 +172,8 @@ constexpr op_schema schemas[] = {
         "total = max(0, E - r), where r = stride if stride divides L, else L mod stride; L is the "
         "length of src.",
         backward_weights_inputs, backward_weights_outputs, convolution_backward_weights_attributes},
-    {op_kind::conv_transpose, "ConvTranspose", {},
+    {op_kind::conv_transpose, {pass::backward_data, true, out(0), in(0), in(1), in(2)},
+        "ConvTranspose", {},
         "Transposed convolution of src with weights, plus bias: ConvolutionBackwardData with src "
         "in "
         "the role of diff_dst.",
@@ -166,8 +184,8 @@ constexpr op_schema schemas[] = {
         "total = max(0, E - stride). So the output has length stride*L + output_padding, or "
         "stride*(L - 1) + E + output_padding where E < stride.",
         layer_inputs, layer_outputs, conv_transpose_attributes},
-    {op_kind::conv_transpose_backward_data, "ConvTransposeBackwardData",
-        conv_transpose_backward_data_aliases,
+    {op_kind::conv_transpose_backward_data, {pass::forward, true, in(0), out(0), in(1), none},
+        "ConvTransposeBackwardData", conv_transpose_backward_data_aliases,
         "Gradient of ConvTranspose with respect to src: Convolution of diff_dst.",
         "diff_src[n, i, y] = sum over o, k of\n"
         "    diff_dst[n, o, y*stride + k*dilation - pads_begin] * weights[i, o, k]",
@@ -177,8 +195,9 @@ constexpr op_schema schemas[] = {
         "length of diff_dst less output_padding.",
         conv_transpose_backward_data_inputs, backward_data_outputs,
         conv_transpose_backward_data_attributes},
-    {op_kind::conv_transpose_backward_weights, "ConvTransposeBackwardWeights",
-        conv_transpose_backward_weights_aliases,
+    {op_kind::conv_transpose_backward_weights,
+        {pass::backward_weights, true, in(1), in(0), out(0), out(1)},
+        "ConvTransposeBackwardWeights", conv_transpose_backward_weights_aliases,
         "Gradient of ConvTranspose with respect to weights.",
         "diff_weights[i, o, k] = sum over n, y of\n"
         "    src[n, i, y] * diff_dst[n, o, y*stride + k*dilation - pads_begin]",
@@ -187,7 +206,19 @@ constexpr op_schema schemas[] = {
         "length of diff_dst less output_padding.",
         backward_weights_inputs, backward_weights_outputs,
         conv_transpose_backward_weights_attributes},
+    {op_kind::bias_add_backward, {pass::backward_bias, false, none, in(0), none, out(0)},
+        "BiasAddBackward", bias_add_backward_aliases,
+        "Gradient with respect to a bias that was added along the channels.",
+        "diff_bias[c] = sum over n, x of diff_dst[n, c, x]",
+        "(C), the number of channels of diff_dst.", "", bias_add_backward_inputs,
+        bias_add_backward_outputs, bias_add_backward_attributes, 2},
 };
+
+static_assert(std::ranges::equal(schemas, all_op_kinds, {}, &op_schema::kind));
+static_assert(std::ranges::all_of(schemas, [](const op_schema &s) {
+    return s.inputs.size() + (s.roles.is_layer() ? 1 : 0) <= most_inputs
+           && s.outputs.size() <= most_outputs;
+}));
 
 }  // namespace
 
@@ -207,12 +238,28 @@ std::span<const op_schema> all_schemas() {
     return schemas;
 }
 
+const op_schema *find_schema(op_kind kind) noexcept {
+    for (const op_schema &s : schemas)
+        if (s.kind == kind) return &s;
+    return nullptr;
+}
+
 const op_schema &schema_of(op_kind kind) {
-    const auto index = static_cast<std::size_t>(kind) - static_cast<std::size_t>(schemas[0].kind);
-    if (index >= std::size(schemas))
-        throw error(error_code::invalid_op, cat("invalid op: there is no op kind ",
-                                                static_cast<int>(kind), "; kinds are 13 to 18"));
-    return schemas[index];
+    if (const op_schema *found = find_schema(kind)) return *found;
+    std::string known;
+    for (const op_schema &s : schemas)
+        known += cat(known.empty() ? "" : ", ", static_cast<int>(s.kind), " (", s.name, ")");
+    throw error(error_code::invalid_op,
+        cat("invalid op: there is no op kind ", static_cast<int>(kind), "; kinds are ", known));
 }
 
 }  // namespace convgrad::ops
+
+namespace convgrad {
+
+std::string_view to_string(op_kind kind) {
+    const ops::op_schema *found = ops::find_schema(kind);
+    return found == nullptr ? "unknown op" : found->name;
+}
+
+}  // namespace convgrad

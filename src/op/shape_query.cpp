@@ -1,4 +1,6 @@
 // The eager API's questions about shapes and pads, answered by the same functions that compile.
+#include <algorithm>
+
 #include <convgrad/eager.hpp>
 
 #include "op/axis.hpp"
@@ -17,9 +19,13 @@ dims find_shape(op_kind kind, const dims &first, const dims &second, const attri
             ops::cat("the shape of diff_weights does not follow from src ", first, " and diff_dst ",
                 second, "; the kernel size must be given"));
     const logical_tensor inputs[] = {{0, data_type::f32, first}, {1, data_type::f32, second}};
+    const std::size_t count = std::min(std::size(inputs), ops::schema_of(kind).inputs.size());
+    if (count == 1 && !second.empty())
+        ops::fail(error_code::invalid_argument, kind, {},
+            ops::cat("second is ", second, "; the op has one input, so it must be empty"));
     logical_tensor output(2, data_type::f32);
-    ops::infer_shapes(parsed, inputs, {&output, 1});
-    if (!output.is_known()) {
+    ops::infer_shapes(parsed, {inputs, count}, {&output, 1});
+    if (!output.is_known() && count > 1) {
         const std::string why = ops::derive(parsed, inputs, {&output, 1}).open_length;
         ops::fail(error_code::invalid_shape, kind, {},
             ops::cat("the shape of diff_src must be given: ", why));
@@ -30,6 +36,8 @@ dims find_shape(op_kind kind, const dims &first, const dims &second, const attri
 resolved_pads find_pads(op_kind kind, const dims &data, const dims &other, const dims &kernel,
     const attributes &attrs) {
     const std::size_t axes = kernel.size();
+    if (ops::schema_of(kind).find(ops::attribute_id::auto_pad) == nullptr)
+        ops::fail(error_code::invalid_argument, kind, {}, "the op has no padding");
     const ops::parsed_attributes parsed = ops::parse(kind, attrs, axes + 2, {});
     for (const dims *list : {&data, &other})
         if (!list->empty() && list->size() != axes + 2)

@@ -18,24 +18,6 @@ std::string_view to_string(data_type type) {
     return "unknown type";
 }
 
-std::string_view to_string(op_kind kind) {
-    switch (kind) {
-    case op_kind::convolution:
-        return "Convolution";
-    case op_kind::convolution_backward_data:
-        return "ConvolutionBackwardData";
-    case op_kind::convolution_backward_weights:
-        return "ConvolutionBackwardWeights";
-    case op_kind::conv_transpose:
-        return "ConvTranspose";
-    case op_kind::conv_transpose_backward_data:
-        return "ConvTransposeBackwardData";
-    case op_kind::conv_transpose_backward_weights:
-        return "ConvTransposeBackwardWeights";
-    }
-    return "unknown op";
-}
-
 std::string_view to_string(isa set) {
     switch (set) {
     case isa::portable:

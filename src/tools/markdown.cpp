@@ -1,8 +1,6 @@
 // docs/ops/<Name>.md from the schema table.
 #include "tools/markdown.hpp"
 
-#include <algorithm>
-
 #include "op/message.hpp"
 
 namespace convgrad::ops {
@@ -81,8 +79,8 @@ std::string extensions(const op_schema &schema) {
 }  // namespace
 
 std::vector<std::string> shape_text(const op_schema &schema) {
-    const bool has_output_padding = std::any_of(schema.attributes.begin(), schema.attributes.end(),
-        [](const attribute_schema &a) { return a.id == attribute_id::output_padding; });
+    if (schema.find(attribute_id::dilations) == nullptr) return {std::string(schema.shape_rule)};
+    const bool has_output_padding = schema.find(attribute_id::output_padding) != nullptr;
     return {std::string(schema.shape_rule),
         cat("Here E = dilation*(kernel - 1) + 1. A dilated kernel that is larger than the padded "
             "axis is an error (invalid_shape).",
@@ -91,6 +89,7 @@ std::vector<std::string> shape_text(const op_schema &schema) {
 }
 
 std::vector<std::string> auto_pad_text(const op_schema &schema) {
+    if (schema.find(attribute_id::auto_pad) == nullptr) return {};
     return {"- `none`: pads_begin and pads_end.", "- `valid`: no padding.",
         cat("- `same_upper`, `same_lower`: ", schema.auto_pad_rule),
         "The total of `same_upper` is split into begin = floor(total / 2) and the rest at the end; "
@@ -98,20 +97,24 @@ std::vector<std::string> auto_pad_text(const op_schema &schema) {
 }
 
 std::string markdown_page(const op_schema &schema) {
+    const bool convolves = schema.find(attribute_id::groups) != nullptr;
+    const std::string pads = paragraphs(auto_pad_text(schema));
     return cat(
         "<!-- Generated from the schema table in src/op/schema.cpp; a test keeps it in step. "
         "-->\n\n# ",
         schema.name, "\n\n", schema.summary, "\n\n", names(schema), "```\n", schema.formula,
         "\n```\n\n",
-        "Taps outside the tensor contribute nothing. With groups, only channels of the same group "
-        "meet. Sums are formed in f32 and rounded once. There are one to three spatial axes (ranks "
-        "3 to 5).\n\n",
+        convolves ? "Taps outside the tensor contribute nothing. With groups, only channels of the "
+                    "same group meet. "
+                  : "",
+        "Sums are formed in f32 and rounded once. There are ", convolves ? "one" : "none",
+        " to three spatial axes (ranks ", schema.least_rank, " to ", most_rank, ").\n\n",
         arguments("Inputs", schema.inputs), arguments("Outputs", schema.outputs),
         "T is one of f32, bf16 and f16, the same for all tensors of one op. Tensors may have any "
         "positive strides; inputs may overlap themselves, elements of an output must lie apart. An "
         "empty batch and zero channels are legal.\n\n",
         attributes_table(schema), "## Output shape\n\n", paragraphs(shape_text(schema)),
-        "\n## auto_pad\n\n", paragraphs(auto_pad_text(schema)), extensions(schema));
+        pads.empty() ? "" : cat("\n## auto_pad\n\n", pads), extensions(schema));
 }
 
 }  // namespace convgrad::ops

@@ -137,6 +137,19 @@ sum sum_backward_weights(
     return s;
 }
 
+/// Σ over batch and space, for one channel of the bias gradient.
+template <typename T>
+sum sum_channel(const problem &p, const buffers &data, dim channel) {
+    const bool from_dst = p.diff_bias == bias_gradient::from_dst;
+    const reader<T> in(from_dst ? data.dst : data.src);
+    const data_strides &strides = from_dst ? p.dst : p.src;
+    sum s;
+    for_each(from_dst ? dst_lengths(p) : src_lengths(p), [&](const index &x) {
+        for (dim n = 0; n < p.mb; ++n) s.add_product(in[offset_of(strides, n, channel, x)], 1);
+    });
+    return s;
+}
+
 /// Where the element at a point lies in the output.
 dim output_offset(const problem &p, const point &at) {
     const index x = {at.x[0], at.x[1], at.x[2]};
@@ -146,9 +159,11 @@ dim output_offset(const problem &p, const point &at) {
     case pass::backward_data:
         return offset_of(p.src, at.a, at.b, x);
     case pass::backward_weights:
+        return offset_of(p.weights, at.a / p.oc, at.a % p.oc, at.b, x);
+    case pass::backward_bias:
         break;
     }
-    return offset_of(p.weights, at.a / p.oc, at.a % p.oc, at.b, x);
+    return at.a * p.bias_stride;
 }
 
 void *output_of(const problem &p, const buffers &data) {
@@ -158,9 +173,11 @@ void *output_of(const problem &p, const buffers &data) {
     case pass::backward_data:
         return data.src;
     case pass::backward_weights:
+        return data.weights;
+    case pass::backward_bias:
         break;
     }
-    return data.weights;
+    return data.bias;
 }
 
 /// The whole expression for one element: the sum, then bias, add, the previous value, ReLU.
@@ -178,6 +195,9 @@ sum evaluate(const problem &p, const buffers &data, const point &at) {
     case pass::backward_weights:
         s = sum_backward_weights<In>(p, data, at.a, at.b, x);
         break;
+    case pass::backward_bias:
+        s = sum_channel<In>(p, data, at.a);
+        break;
     }
     if (p.bias) s.add(reader<In>(data.bias)[at.b * p.bias_stride]);
     if (p.add) s.add(reader<In>(data.add)[offset_of(p.add_strides, at.a, at.b, x)]);
@@ -186,16 +206,10 @@ sum evaluate(const problem &p, const buffers &data, const point &at) {
     return s;
 }
 
-/// The bias gradient of one channel: the sum over batch and space.
+/// One element of the bias gradient.
 template <typename In, typename Out>
 sum evaluate_bias(const problem &p, const buffers &data, dim channel) {
-    const bool from_dst = p.diff_bias == bias_gradient::from_dst;
-    const reader<In> in(from_dst ? data.dst : data.src);
-    const data_strides &strides = from_dst ? p.dst : p.src;
-    sum s;
-    for_each(from_dst ? dst_lengths(p) : src_lengths(p), [&](const index &x) {
-        for (dim n = 0; n < p.mb; ++n) s.add_product(in[offset_of(strides, n, channel, x)], 1);
-    });
+    sum s = sum_channel<In>(p, data, channel);
     if (p.accumulate) s.add(reader<Out>(data.bias)[channel * p.bias_stride]);
     return s;
 }
@@ -205,6 +219,10 @@ template <typename Body>
 void for_each_point(const problem &p, Body &&body) {
     const bool weights = p.what == pass::backward_weights;
     const bool forward = p.what == pass::forward;
+    if (p.what == pass::backward_bias) {
+        for (dim a = 0; a < p.groups * p.oc; ++a) body(point{a, 0, {0, 0, 0}});
+        return;
+    }
     const dim a_length = weights ? p.groups * p.oc : p.mb;
     const dim b_length = weights ? p.ic : p.groups * (forward ? p.oc : p.ic);
     const index lengths = weights ? kernel_lengths(p) : forward ? dst_lengths(p) : src_lengths(p);
@@ -259,7 +277,7 @@ reference_value to_value(const sum &s) {
 void reference(const problem &p, const buffers &data) {
     with_types(p.type, p.out_type,
         [&](auto in, auto out) { compute<decltype(in), decltype(out)>(p, data); });
-    if (p.diff_bias == bias_gradient::none) return;
+    if (p.diff_bias == bias_gradient::none || p.what == pass::backward_bias) return;
     with_types(p.type, p.diff_bias_type,
         [&](auto in, auto out) { compute_bias<decltype(in), decltype(out)>(p, data); });
 }

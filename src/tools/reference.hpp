@@ -12,7 +12,7 @@ void reference(const problem &p, const buffers &data);
 
 /// One output element (before rounding, in f64), evaluated on its own. Coordinates by pass:
 /// forward (n, o, y...), backward data (n, i, x...), backward weights (o over all groups, i within
-/// its group, k...). Channels of data run over all groups.
+/// its group, k...), backward bias (channel). Channels of data run over all groups.
 struct point {
     dim a = 0, b = 0;
     dim x[3] = {0, 0, 0};

@@ -44,7 +44,7 @@ void print_problem(test::workbench &bench, const std::string &name) {
 void print_training_shapes(test::workbench &bench) {
     for (const cli::embedded_set which : {cli::embedded_set::verify, cli::embedded_set::scan})
         for (const cli::embedded_problem &e : cli::embedded_problems(which))
-            for (const op_kind kind : all_op_kinds) {
+            for (const op_kind kind : convolution_op_kinds) {
                 if (cli::is_transposed(kind) != e.deconv) continue;
                 for (const data_type type : {data_type::f32, data_type::bf16, data_type::f16})
                     for (const bool planes : {false, true}) {

@@ -47,7 +47,7 @@ conv::problem without_idle_strides(conv::problem p) {
 
 TEST(op_case, problem_string_and_op_mean_the_same) {
     for (const embedded_problem &e : embedded_problems(embedded_set::verify)) {
-        for (op_kind kind : all_op_kinds) {
+        for (op_kind kind : convolution_op_kinds) {
             if (is_transposed(kind) != e.deconv) continue;
             for (auto data : {ops::data_format::nxc, ops::data_format::ncx}) {
                 for (auto weights : weights_formats_of(kind)) {
@@ -115,7 +115,7 @@ check_result check(const op_case &c, const engine &on) {
 }
 
 TEST(check, passes_what_is_right) {
-    for (op_kind kind : all_op_kinds)
+    for (op_kind kind : convolution_op_kinds)
         for (data_type type : {data_type::f32, data_type::bf16, data_type::f16}) {
             const check_result r =
                 check(make_case("g2mb2ic8ih9oc12kh3sh2ph1", kind, type), engine());
@@ -130,7 +130,7 @@ TEST(check, notices_work_that_was_not_done) {
     options.pool = &pool;
     const engine on(options);
     // Large enough for two threads, and for a sample instead of all elements.
-    for (op_kind kind : all_op_kinds) {
+    for (op_kind kind : convolution_op_kinds) {
         const check_result r = check(make_case("mb8ic64ih28oc64kh3ph1", kind), on);
         EXPECT_EQ(r.what, outcome::failed) << to_string(kind);
         EXPECT_NE(r.detail.find("expected"), std::string::npos) << r.detail;

@@ -145,7 +145,7 @@ last_line_is '3 passed, 0 failed'
 out_has 'ConvTransposeBackwardWeights'
 run 0 verify ic3ih5oc4kh3 --op all --dtype f32,bf16,f16 --data-format NXC,NCX --weights-format all \
     --threads 1,2 --isa portable
-last_line_is '144 passed, 0 failed'
+last_line_is '156 passed, 0 failed'
 run 0 verify --op ConvolutionBackpropWeights-1,convtranspose ic3ih5oc4kh3 --math strict,fast --seed 7
 last_line_is '4 passed, 0 failed'
 run 0 verify ic3ih5oc4kh3 --exhaustive --isa all --op Convolution

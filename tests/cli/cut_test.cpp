@@ -30,7 +30,7 @@ template <typename Body>
 void for_each_plan(int threads, dim mb, Body &&body) {
     test::sampler sample(29);
     for (const training_shape &shape : training_shapes)
-        for (const op_kind kind : all_op_kinds) {
+        for (const op_kind kind : convolution_op_kinds) {
             if (is_transposed(kind) != shape.deconv) continue;
             op_case c;
             problem_string text = parse_problem(shape.text, shape.deconv);
@@ -141,7 +141,7 @@ TEST(cut, same_bits_on_1_16_and_64_threads) {
     test::spawning_pool pool;
     int number = 0;
     for (const training_shape &shape : training_shapes)
-        for (const op_kind kind : all_op_kinds) {
+        for (const op_kind kind : convolution_op_kinds) {
             if (is_transposed(kind) != shape.deconv) continue;
             op_case c;
             problem_string text = parse_problem(shape.text, shape.deconv);

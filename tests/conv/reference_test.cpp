@@ -95,6 +95,7 @@ dense by_definition(const workbench &bench, const op_view &v) {
     case pass::backward_data:
         return defined_result(v.kind, v.attrs, shorter(), weights(), b, v.longer);
     case pass::backward_weights:
+    case pass::backward_bias:  // has no variant
         break;
     }
     if (v.kind == op_kind::conv_transpose_backward_weights)

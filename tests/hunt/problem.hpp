@@ -5,6 +5,7 @@
 #include <array>
 #include <string>
 
+#include <convgrad/op_kind.hpp>
 #include <convgrad/types.hpp>
 
 #include "draw.hpp"

@@ -296,7 +296,7 @@ TEST(FusionClient, GradientsThatShareDiffDst) {
             }
 }
 
-TEST(FusionClient, BiasGradientNeedsTheWeightsGradient) {
+TEST(FusionClient, BiasGradientGoesWithTheWeightsGradientOrAlone) {
     gradients g(false, data_type::f32);
     const auto both = partitions_of({g.weights_op(), g.bias_op()});
     ASSERT_EQ(both.size(), 1U);
@@ -308,7 +308,34 @@ TEST(FusionClient, BiasGradientNeedsTheWeightsGradient) {
 
     const auto alone = partitions_of({g.data_op(), g.bias_op()});
     ASSERT_EQ(alone.size(), 2U);
-    EXPECT_FALSE(alone[1].is_supported());
+    ASSERT_TRUE(alone[1].is_supported());
+    g.diff_bias = g.diff_bias.blank();
+    run(alone[1], {&g.diff_dst}, {&g.diff_bias});
+    EXPECT_EQ(g.diff_bias.bytes, expected_bias.bytes);  // whole numbers: the same in any order
+}
+
+TEST(FusionClient, BiasGradientOfPlanes) {
+    operand diff_dst(1, data_type::f32, {2, 3, 4, 5}), diff_bias(5, data_type::f32, {3});
+    diff_dst.fill(2);
+    dg::op op = make_other(3, dg::op::kind::BiasAddBackward, {&diff_dst}, diff_bias);
+    op.set_attr<std::string>(dg::op::attr::data_format, "NCX");
+    const auto partitions = partitions_of({op});
+    ASSERT_EQ(partitions.size(), 1U);
+    run(partitions[0], {&diff_dst}, {&diff_bias});
+    const auto at = [](const operand &o, std::size_t i) {
+        float value = 0;
+        std::memcpy(&value, &o.bytes[i * sizeof value], sizeof value);
+        return value;
+    };
+    for (std::size_t c = 0; c < 3; ++c) {
+        float sum = 0;
+        for (std::size_t x = 0; x < 20; ++x)
+            sum += at(diff_dst, c * 20 + x) + at(diff_dst, 60 + c * 20 + x);
+        EXPECT_EQ(at(diff_bias, c), sum) << c;
+    }
+    op.set_attr<std::string>(dg::op::attr::data_format, "NHWC");
+    dg::graph graph(dnnl::engine::kind::cpu);
+    EXPECT_THROW(graph.add_op(op), dnnl::error);
 }
 
 TEST(FusionClient, GradientsThatDependOnEachOtherStayApart) {
@@ -328,6 +355,7 @@ TEST(FusionClient, OtherKindsAreReturnedUnsupported) {
         if (kind >= dnnl_graph_op_convolution
             && kind <= dnnl_graph_op_conv_transpose_backward_weights)
             continue;
+        if (kind == dnnl_graph_op_bias_add_backward) continue;
         const auto partitions =
             partitions_of({make_other(0, static_cast<dg::op::kind>(kind), {&a}, b)});
         ASSERT_EQ(partitions.size(), 1U) << kind;

@@ -128,6 +128,8 @@ op graph_op(const row &r, std::string_view auto_pad) {
     case conv_transpose_backward_weights:
         node = op_with(r.kind, 1, small, large, weights);
         break;
+    default:
+        break;  // none of convolution_op_kinds
     }
     node.set("strides", dims{r.stride}).set("dilations", dims{r.dilation});
     node.set("auto_pad", std::string(auto_pad));

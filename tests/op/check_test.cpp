@@ -26,7 +26,7 @@ std::string head(op_kind kind) {
 }
 
 TEST(check_op, takes_the_plain_op_of_every_kind) {
-    for (op_kind kind : all_op_kinds) {
+    for (op_kind kind : convolution_op_kinds) {
         const ops::parsed_attributes a = ops::check_op(any_op(kind));
         EXPECT_EQ(a.kind, kind);
         EXPECT_EQ(a.groups, 1);
@@ -41,7 +41,7 @@ TEST(check_op, takes_the_plain_op_of_every_kind) {
 }
 
 TEST(check_op, required_attributes) {
-    for (op_kind kind : all_op_kinds)
+    for (op_kind kind : convolution_op_kinds)
         for (std::string_view missing : {"strides", "dilations", "pads_begin", "pads_end"}) {
             op node(1, kind, "layer");
             for (const char *name : {"strides", "dilations", "pads_begin", "pads_end"})
@@ -56,7 +56,7 @@ TEST(check_op, required_attributes) {
 
 // Whatever list they are, or none at all; but a list.
 TEST(check_op, pads_that_are_ignored_are_not_judged) {
-    for (op_kind kind : all_op_kinds)
+    for (op_kind kind : convolution_op_kinds)
         for (const char *pad : {"valid", "same_upper", "same_lower"}) {
             op node(1, kind, "layer");
             node.set("strides", dims{1, 2}).set("dilations", dims{1, 1}).set("auto_pad", pad);
@@ -77,7 +77,7 @@ TEST(check_op, pads_that_are_ignored_are_not_judged) {
 }
 
 TEST(check_op, unknown_attributes_name_the_op_and_what_it_accepts) {
-    for (op_kind kind : all_op_kinds) {
+    for (op_kind kind : convolution_op_kinds) {
         expect_error(bad,
             {head(kind), "\"stride\"", "did you mean strides?",
                 std::string(to_string(kind)) + " accepts strides, pads_begin"},
@@ -108,7 +108,7 @@ TEST(check_op, unknown_attributes_name_the_op_and_what_it_accepts) {
 TEST(check_op, mistyped_attributes) {
     const attribute_value values[] = {std::int64_t{1}, dims{1, 1}, std::string("none"), 1.0F, true};
     const std::string_view names[] = {"an s64", "an s64 list", "a string", "an f32", "a bool"};
-    for (op_kind kind : all_op_kinds)
+    for (op_kind kind : convolution_op_kinds)
         for (const ops::attribute_schema &a : ops::schema_of(kind).attributes)
             for (std::size_t i = 0; i < std::size(values); ++i) {
                 if (i == static_cast<std::size_t>(a.type)) continue;
@@ -135,7 +135,7 @@ TEST(check_op, set_keeps_the_type_that_was_written) {
 }
 
 TEST(check_op, values_out_of_range) {
-    for (op_kind kind : all_op_kinds) {
+    for (op_kind kind : convolution_op_kinds) {
         for (const char *name : {"strides", "dilations"})
             for (dim value : {dim{0}, dim{-1}, std::numeric_limits<dim>::min()})
                 expect_error(bad,
@@ -197,7 +197,7 @@ TEST(check_op, output_padding_is_below_stride_or_dilation) {
 }
 
 TEST(check_op, argument_counts) {
-    for (op_kind kind : all_op_kinds) {
+    for (op_kind kind : convolution_op_kinds) {
         const ops::op_schema &schema = ops::schema_of(kind);
         for (std::size_t inputs = 0; inputs < 5; ++inputs) {
             for (std::size_t outputs = 0; outputs < 4; ++outputs) {
@@ -230,7 +230,7 @@ op typed(op_kind kind, data_type first, data_type second, data_type output) {
 
 TEST(check_op, data_types) {
     using enum data_type;
-    for (op_kind kind : all_op_kinds) {
+    for (op_kind kind : convolution_op_kinds) {
         const std::string_view first = ops::schema_of(kind).inputs[0].name;
         const std::string_view second = ops::schema_of(kind).inputs[1].name;
         const bool weights =

@@ -42,6 +42,8 @@ op same_geometry(op_kind kind) {
     case conv_transpose_backward_weights:
         node = op_with(kind, 1, small, large, weights);
         break;
+    default:
+        break;  // none of convolution_op_kinds
     }
     node.set("strides", dims{2}).set("pads_begin", dims{1});
     if (kind >= conv_transpose) node.set("output_padding", dims{1});
@@ -51,9 +53,9 @@ op same_geometry(op_kind kind) {
 TEST(lower, six_ops_become_three_passes_on_one_problem) {
     const pass passes[] = {pass::forward, pass::backward_data, pass::backward_weights,
         pass::backward_data, pass::forward, pass::backward_weights};
-    for (std::size_t i = 0; i < std::size(all_op_kinds); ++i) {
-        SCOPED_TRACE(to_string(all_op_kinds[i]));
-        const conv::problem p = lowered(same_geometry(all_op_kinds[i]));
+    for (std::size_t i = 0; i < std::size(convolution_op_kinds); ++i) {
+        SCOPED_TRACE(to_string(convolution_op_kinds[i]));
+        const conv::problem p = lowered(same_geometry(convolution_op_kinds[i]));
         EXPECT_EQ(p.what, passes[i]);
         EXPECT_EQ(p.type, data_type::f32);
         EXPECT_EQ(p.out_type, data_type::f32);

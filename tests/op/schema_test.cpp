@@ -47,13 +47,13 @@ TEST(op_names, unknown_names_are_refused_with_a_proposal) {
     expect_error(error_code::invalid_op, {"Convolutoin"}, [] { op(1, "Convolutoin"); });
 }
 
-TEST(schema, has_the_six_ops_in_order) {
+TEST(schema, has_all_ops_in_order_and_finds_them_by_kind) {
     ASSERT_EQ(ops::all_schemas().size(), std::size(all_op_kinds));
     for (std::size_t i = 0; i < std::size(all_op_kinds); ++i) {
         EXPECT_EQ(ops::all_schemas()[i].kind, all_op_kinds[i]);
         EXPECT_EQ(&ops::schema_of(all_op_kinds[i]), &ops::all_schemas()[i]);
     }
-    for (int kind : {0, 12, 19, 255})
+    for (int kind : {0, 10, 12, 19, 255})
         expect_error(error_code::invalid_op, {"op kind", std::to_string(kind)},
             [&] { ops::schema_of(static_cast<op_kind>(kind)); });
 }
@@ -68,7 +68,7 @@ TEST(schema, lists_the_attributes_of_the_specification) {
     for (std::size_t i = 0; i < std::size(extra); ++i) {
         std::set<std::string_view> expected = common, seen;
         expected.insert(extra[i].begin(), extra[i].end());
-        for (const ops::attribute_schema &a : ops::all_schemas()[i].attributes) {
+        for (const ops::attribute_schema &a : ops::schema_of(convolution_op_kinds[i]).attributes) {
             EXPECT_TRUE(seen.insert(a.name).second) << a.name;
             EXPECT_EQ(a.required, a.name == "strides" || a.name == "dilations") << a.name;
             const bool pads = a.name == "pads_begin" || a.name == "pads_end";
@@ -76,7 +76,7 @@ TEST(schema, lists_the_attributes_of_the_specification) {
             EXPECT_EQ(a.extension, a.name == "accumulate");
             EXPECT_FALSE(a.description.empty());
         }
-        EXPECT_EQ(seen, expected) << ops::all_schemas()[i].name;
+        EXPECT_EQ(seen, expected) << to_string(convolution_op_kinds[i]);
     }
 }
 
@@ -88,11 +88,11 @@ TEST(schema, lists_inputs_and_outputs_in_order) {
         {"diff_weights", "diff_bias"}, {"dst"}, {"diff_src"}, {"diff_weights", "diff_bias"}};
     for (std::size_t i = 0; i < std::size(inputs); ++i) {
         std::vector<std::string_view> in, out;
-        for (const ops::argument_schema &a : ops::all_schemas()[i].inputs) {
+        for (const ops::argument_schema &a : ops::schema_of(convolution_op_kinds[i]).inputs) {
             EXPECT_EQ(a.required, in.size() < 2);
             in.push_back(a.name);
         }
-        for (const ops::argument_schema &a : ops::all_schemas()[i].outputs) {
+        for (const ops::argument_schema &a : ops::schema_of(convolution_op_kinds[i]).outputs) {
             EXPECT_EQ(a.required, out.empty());
             out.push_back(a.name);
         }

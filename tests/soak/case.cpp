@@ -223,6 +223,8 @@ void run_eager(const step &s, const engine &on) {
         return conv_transpose_backward_data(in[0], in[1], out[0], a, opts);
     case op_kind::conv_transpose_backward_weights:
         return conv_transpose_backward_weights(in[0], in[1], out[0], a, opts);
+    default:
+        break;  // none of convolution_op_kinds
     }
 }
 

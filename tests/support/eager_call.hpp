@@ -21,6 +21,10 @@ inline void call_eager(op_kind kind, const tensor &in0, const tensor &in1, const
         return conv_transpose_backward_data(in0, in1, out, attrs, opts);
     case op_kind::conv_transpose_backward_weights:
         return conv_transpose_backward_weights(in0, in1, out, attrs, opts);
+    case op_kind::bias_add_backward:
+        return bias_add_backward(in0, out, attrs, opts);
+    default:
+        break;  // computes in graphs only
     }
 }
 

@@ -91,7 +91,7 @@ std::array<extent, 6> data_extents(const problem &p, const conv::data_strides &s
 }
 
 dim bias_length(const problem &p) {
-    if (p.what == pass::backward_weights) {
+    if (p.what == pass::backward_weights || p.what == pass::backward_bias) {
         if (p.diff_bias == conv::bias_gradient::none) return 0;
         return p.groups * (p.diff_bias == conv::bias_gradient::from_dst ? p.oc : p.ic);
     }
@@ -148,9 +148,11 @@ role output_of(const problem &p) {
     case pass::backward_data:
         return role::src;
     case pass::backward_weights:
+        return role::weights;
+    case pass::backward_bias:
         break;
     }
-    return role::weights;
+    return role::bias;
 }
 
 data_type type_of(const problem &p, role r) {

@@ -108,6 +108,7 @@ double most_terms(const conv::problem &p) {
     case pass::backward_data:
         return taps * static_cast<double>(p.oc);
     case pass::backward_weights:
+    case pass::backward_bias:
         break;
     }
     const double positions = p.diff_bias == conv::bias_gradient::from_src ? src : 0;
