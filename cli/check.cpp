@@ -4,9 +4,9 @@
 #include <atomic>
 #include <cmath>
 #include <cstring>
-#include <numeric>
 #include <mutex>
 #include <new>
+#include <numeric>
 #include <vector>
 
 #include <fmt/format.h>

@@ -9,6 +9,8 @@
 #include <convgrad/op_kind.hpp>
 #include <convgrad/types.hpp>
 
+#include "op_case.hpp"
+
 namespace convgrad::cli {
 namespace {
 
@@ -23,9 +25,9 @@ std::string names_of(const List &values) {
 std::string values_of(const std::string &name) {
     const data_type types[] = {data_type::f32, data_type::bf16, data_type::f16};
     const math_mode modes[] = {math_mode::strict, math_mode::accurate, math_mode::fast};
-    static const std::map<std::string, std::string> values = {{"--op", names_of(all_op_kinds)},
-        {"OP", names_of(all_op_kinds)}, {"--dtype", names_of(types)}, {"--isa", names_of(all_isas)},
-        {"--math", names_of(modes)}, {"--data-format", "NXC NCX"},
+    static const std::map<std::string, std::string> values = {{"--op", names_of(computed_ops())},
+        {"OP", names_of(computed_ops())}, {"--dtype", names_of(types)},
+        {"--isa", names_of(all_isas)}, {"--math", names_of(modes)}, {"--data-format", "NXC NCX"},
         {"--weights-format", "XIO OIX XOI IOX"}, {"--model", "classifier autoencoder"},
         {"SHELL", "bash"}, {"--batch", "<file>"}, {"--html", "<file>"}, {"--checkpoint", "<file>"},
         {"--resume", "<file>"}, {"--data", "<directory>"}};

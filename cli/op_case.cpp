@@ -139,6 +139,10 @@ roles roles_of(op_kind kind) {
     switch (kind) {
     case op_kind::bias_add_backward:
         return {{role::dst}, role::bias};
+    case op_kind::bias_add:
+    case op_kind::add:
+    case op_kind::relu:
+        break;  // none of computed_ops()
     case op_kind::convolution:
         return {{role::src, role::weights}, role::dst};
     case op_kind::convolution_backward_data:
@@ -256,6 +260,13 @@ std::string selecting_options(const op_case &c, int engine_threads) {
     text += fmt::format(" --threads {} --isa {}", engine_threads, to_string(c.on.max_isa));
     if (c.on.math != math_mode::accurate) text += fmt::format(" --math {}", to_string(c.on.math));
     return fmt::format("{} '{}'", text, to_text(*c.problem));
+}
+
+std::vector<op_kind> computed_ops() {
+    std::vector<op_kind> kinds;
+    for (const ops::op_schema &s : ops::all_schemas())
+        if (!s.epilogue) kinds.push_back(s.kind);
+    return kinds;
 }
 
 bool is_gradient(op_kind kind) {

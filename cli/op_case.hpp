@@ -38,6 +38,8 @@ struct op_case {
 
 using ops::to_string;
 
+/// The ops that compute alone, not as part of a convolution's partition.
+std::vector<op_kind> computed_ops();
 /// True for ConvTranspose and its gradients.
 bool is_transposed(op_kind kind);
 /// The canonical pass behind an op.

@@ -109,13 +109,17 @@ std::vector<op_kind> parse_ops(const selection_options &options) {
             continue;
         }
         const op_kind kind = parse_op(part);
+        if (ops::schema_of(kind).epilogue)
+            throw usage_error(fmt::format(
+                "--op {}: it computes in graphs only, as part of a convolution's partition",
+                to_string(kind)));
         if (options.deconv && !is_transposed(kind))
             throw usage_error(fmt::format("--op {} is not an op of transposed convolutions, which "
                                           "--deconv asks for",
                 to_string(kind)));
         if (std::find(kinds.begin(), kinds.end(), kind) == kinds.end()) kinds.push_back(kind);
     }
-    if (all) return {std::begin(all_op_kinds), std::end(all_op_kinds)};
+    if (all) return computed_ops();
     if (kinds.empty() && !options.ops.empty()) throw usage_error("--op needs a value");
     return kinds;
 }

@@ -17,7 +17,8 @@ from convgrad import _core, _types
 
 PACKAGE = pathlib.Path(__file__).resolve().parents[1] / "python" / "convgrad"
 HEAD = "# Written by scripts/python_signatures.py from the op table: change that, or the table.\n"
-SCHEMAS = {schema["name"]: schema for schema in _core.schemas()}
+# BiasAdd, Add and ReLU compute in graphs only.
+SCHEMAS = {s["name"]: s for s in _core.schemas() if not s["epilogue"]}
 
 DOCS = {
     "Convolution": (

@@ -54,8 +54,8 @@ public:
     /// Each tensor once, in the order of the ops' inputs and outputs, with what the graph inferred.
     [[nodiscard]] const std::vector<logical_tensor> &inputs() const noexcept;
     [[nodiscard]] const std::vector<logical_tensor> &outputs() const noexcept;
-    /// Always true: every legal op can be computed.
-    [[nodiscard]] bool is_supported() const noexcept { return true; }
+    /// False only for a BiasAdd, Add or ReLU that is not part of a convolution's partition.
+    [[nodiscard]] bool is_supported() const noexcept;
 
     /// Makes the partition ready for these tensors: by id, in any order. They replace what the
     /// graph says about shapes and strides; what they leave open, or leave out, comes from the

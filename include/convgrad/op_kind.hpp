@@ -9,7 +9,10 @@
 namespace convgrad {
 
 /// The convolution family and what goes with it. The values are those of oneDNN Graph's op kinds.
+/// BiasAdd, Add and ReLU compute in graphs, as part of a convolution's partition.
 enum class op_kind : std::uint8_t {
+    add = 2,
+    bias_add = 8,
     bias_add_backward = 9,
     convolution = 13,
     convolution_backward_data = 14,
@@ -17,6 +20,7 @@ enum class op_kind : std::uint8_t {
     conv_transpose = 16,
     conv_transpose_backward_data = 17,
     conv_transpose_backward_weights = 18,
+    relu = 58,
 };
 
 /// All op kinds, the convolution family first.
@@ -28,6 +32,9 @@ inline constexpr op_kind all_op_kinds[] = {
     op_kind::conv_transpose_backward_data,
     op_kind::conv_transpose_backward_weights,
     op_kind::bias_add_backward,
+    op_kind::bias_add,
+    op_kind::add,
+    op_kind::relu,
 };
 
 /// Convolution, ConvTranspose and their gradients, in order of their values.

@@ -217,6 +217,7 @@ void bind_graph(nb::module_ &m) {
         .def_prop_ro("ops", &partition::ops)
         .def_prop_ro("inputs", &partition::inputs)
         .def_prop_ro("outputs", &partition::outputs)
+        .def_prop_ro("is_supported", &partition::is_supported)
         .def("compile", &compile_partition, "inputs"_a.none() = nb::none(),
             "outputs"_a.none() = nb::none(), nb::kw_only(), "engine"_a.none() = nb::none());
     nb::class_<graph>(m, "Graph")

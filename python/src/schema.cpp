@@ -43,6 +43,7 @@ nb::dict op(const ops::op_schema &s) {
     made["inputs"] = inputs;
     made["outputs"] = outputs;
     made["attributes"] = attributes;
+    made["epilogue"] = s.epilogue;
     return made;
 }
 

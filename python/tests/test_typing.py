@@ -85,6 +85,8 @@ def test_signatures_are_those_of_the_op_table(root):
 def test_the_op_table_is_what_the_library_checks():
     """A keyword of a function is an attribute of its op, and the other way round."""
     for schema in convgrad._core.schemas():
+        if schema["epilogue"]:
+            continue  # in graphs only
         name = re.sub(r"(?<!^)(?=[A-Z])", "_", schema["name"]).lower()
         parameters = inspect.signature(getattr(convgrad, name)).parameters
         attributes = {a["name"] for a in schema["attributes"]}

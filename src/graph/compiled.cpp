@@ -46,6 +46,7 @@ step make_step(stage s, compiled_partition::impl &owner) {
     step made(std::move(s));
     const std::vector<logical_tensor> inputs = gather(owner.inputs, made.inputs);
     std::vector<logical_tensor> outputs = gather(owner.outputs, made.outputs);
+    ops::check_arguments(made.attrs, inputs, outputs);
     require_known_inputs(made.attrs, inputs);
     made.runtime_shape = has_runtime_shape(made.attrs, inputs);
     const bool known = outputs[0].is_known();

@@ -53,7 +53,7 @@ struct [[gnu::visibility("hidden")]] compiled_partition::impl {
         void *user_workspace) const;
 };
 
-/// Infers the outputs and plans each stage. Throws what the specification says.
+/// Checks each stage, infers its outputs and plans it. Throws what the specification says.
 std::shared_ptr<const compiled_partition::impl> compile_stages(std::vector<stage> stages,
     std::vector<logical_tensor> inputs, std::vector<logical_tensor> outputs, const engine &on);
 

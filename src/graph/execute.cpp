@@ -155,7 +155,9 @@ void check_memory(
         for (std::size_t i = 0; i < given.inputs.size(); ++i) {
             if (given.inputs[i] == nullptr || !shares_memory(out, *given.inputs[i])) continue;
             const bool added = attrs.add && i + 1 == given.inputs.size();
-            if (added && same_layout(out.shape, out.strides, given.inputs[i]->strides)) continue;
+            if (added && given.inputs[i]->shape == out.shape
+                && same_layout(out.shape, out.strides, given.inputs[i]->strides))
+                continue;
             refuse(attrs, cat(label(attrs, true, o), " and ", label(attrs, false, i),
                               " have the same data pointer; an output must not overlap an input"));
         }

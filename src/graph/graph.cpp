@@ -1,6 +1,8 @@
 // Building and finalising graphs.
 #include "graph/graph.hpp"
 
+#include <algorithm>
+
 #include "graph/tensors.hpp"
 #include "op/guard.hpp"
 #include "op/message.hpp"
@@ -12,15 +14,33 @@ namespace {
     throw error(error_code::invalid_graph, "invalid graph: " + text);
 }
 
+/// All descriptions of each tensor joined. Throws invalid_graph where they contradict each other.
+graph_tensors join_descriptions(const std::vector<graph_node> &nodes) {
+    graph_tensors tensors;
+    std::map<std::size_t, const op *> first;
+    for (const graph_node &n : nodes)
+        for (const auto *ports : {&n.node->inputs(), &n.node->outputs()})
+            for (const logical_tensor &lt : *ports) {
+                const auto [place, is_new] = tensors.try_emplace(lt.id, lt);
+                if (is_new)
+                    first[lt.id] = n.node.get();
+                else if (!join(place->second, lt))
+                    refuse(ops::cat("tensor ", lt.id, " is described in two ways: as ",
+                        describe(place->second), " by op ", op_label(*first.at(lt.id)), ", as ",
+                        describe(lt), " by op ", op_label(*n.node)));
+            }
+    return tensors;
+}
+
 /// Fills in shapes along the graph; returns all tensors with what is known about them.
-std::map<std::size_t, logical_tensor> infer(const std::vector<graph_node> &nodes,
-    const std::vector<std::size_t> &order, std::map<std::size_t, logical_tensor> tensors) {
+graph_tensors infer(const std::vector<graph_node> &nodes, const std::vector<std::size_t> &order,
+    graph_tensors tensors) {
     for (std::size_t at : order) {
         const graph_node &n = nodes[at];
         std::vector<logical_tensor> inputs, outputs;
         for (const logical_tensor &lt : n.node->inputs()) inputs.push_back(tensors.at(lt.id));
         for (const logical_tensor &lt : n.node->outputs()) outputs.push_back(tensors.at(lt.id));
-        ops::infer_shapes(n.attrs, inputs, outputs);
+        ops::infer_shapes(*n.attrs, inputs, outputs);
         for (logical_tensor &lt : outputs) {
             const std::size_t id = lt.id;
             tensors[id] = std::move(lt);
@@ -29,41 +49,31 @@ std::map<std::size_t, logical_tensor> infer(const std::vector<graph_node> &nodes
     return tensors;
 }
 
-/// Position of `id` in `list`, added at the end if it is new.
-std::size_t position_of(std::vector<logical_tensor> &list, const logical_tensor &lt) {
-    for (std::size_t i = 0; i < list.size(); ++i)
-        if (list[i].id == lt.id) return i;
-    list.push_back(lt);
-    return list.size() - 1;
+std::size_t position_of(const std::vector<std::size_t> &list, std::size_t id) {
+    return static_cast<std::size_t>(std::find(list.begin(), list.end(), id) - list.begin());
 }
 
 partition make_partition(std::size_t id, const std::vector<graph_node> &nodes,
-    const std::vector<std::size_t> &members, const std::map<std::size_t, logical_tensor> &declared,
-    const std::map<std::size_t, logical_tensor> &inferred) {
+    const op_group &group, const graph_tensors &declared, const graph_tensors &inferred) {
     auto made = std::make_shared<partition::impl>();
     made->id = id;
-    for (std::size_t at : members) {
-        const graph_node &n = nodes[at];
-        stage s{.node = n.node, .attrs = n.attrs, .inputs = {}, .outputs = {}};
-        for (const logical_tensor &lt : n.node->inputs())
-            s.inputs.push_back(position_of(made->inputs, inferred.at(lt.id)));
-        for (const logical_tensor &lt : n.node->outputs()) {
-            s.outputs.push_back(position_of(made->outputs, inferred.at(lt.id)));
-            made->declared_outputs.push_back(declared.at(lt.id));
-        }
-        made->ops.push_back(n.node);
+    for (const std::size_t at : group.members) made->ops.push_back(nodes[at].node);
+    for (const std::size_t t : group.inputs) made->inputs.push_back(inferred.at(t));
+    for (const std::size_t t : group.outputs) {
+        made->outputs.push_back(inferred.at(t));
+        made->declared_outputs.push_back(declared.at(t));
+    }
+    for (const fused_stage &from : group.stages) {
+        stage s{.node = from.node, .attrs = from.attrs, .inputs = {}, .outputs = {}};
+        for (const auto &t : from.inputs)
+            s.inputs.push_back(t ? position_of(group.inputs, *t) : stage::absent);
+        for (const std::size_t t : from.outputs) s.outputs.push_back(position_of(group.outputs, t));
         made->stages.push_back(std::move(s));
     }
     return partition(std::move(made));
 }
 
 }  // namespace
-
-std::string op_label(const op &node) {
-    std::string text = ops::cat(node.id(), " (", to_string(node.kind()));
-    if (!node.name().empty()) text += ops::cat(" ", ops::quoted{node.name()});
-    return text + ")";
-}
 
 graph::graph() : impl_(guarded("graph", [] { return std::make_unique<impl>(); })) {}
 graph::~graph() = default;
@@ -103,11 +113,12 @@ void graph::finalize() {
         if (impl_ == nullptr) impl_ = std::make_unique<impl>();
         if (impl_->finalized) return;
         const std::vector<graph_node> &nodes = impl_->nodes;
-        const graph_edges edges = analyse(nodes);
-        const auto inferred = infer(nodes, topological_order(nodes, edges), edges.tensors);
+        const graph_tensors declared = join_descriptions(nodes);
+        const graph_edges edges(nodes);
+        const graph_tensors inferred = infer(nodes, topological_order(nodes, edges), declared);
         std::vector<partition> made;
-        for (const auto &members : group_ops(nodes, edges))
-            made.push_back(make_partition(made.size(), nodes, members, edges.tensors, inferred));
+        for (const op_group &group : group_ops(nodes, edges, inferred))
+            made.push_back(make_partition(made.size(), nodes, group, declared, inferred));
         impl_->partitions = std::move(made);
         impl_->finalized = true;
     });

@@ -13,6 +13,16 @@ namespace {
                                           op_label(*p.ops[0]), ": ", text));
 }
 
+/// A partition without stages: an op that has not found its place.
+[[noreturn]] void refuse_unsupported(const partition::impl &p) {
+    throw error(error_code::unsupported,
+        ops::cat("unsupported: op ", op_label(*p.ops[0]),
+            " computes only behind a Convolution or ConvTranspose whose result nothing else reads: "
+            "first BiasAdd (unless the convolution has a bias), then Add, then ReLU, each once at "
+            "most, with the convolution's data_format and a tensor to add that fits onto its "
+            "result; change the graph, or compute it outside"));
+}
+
 std::string ids_of(const std::vector<logical_tensor> &list) {
     std::string text;
     for (const logical_tensor &lt : list) text += ops::cat(text.empty() ? "" : ", ", lt.id);
@@ -67,6 +77,10 @@ std::vector<std::size_t> partition::ops() const {
     });
 }
 
+bool partition::is_supported() const noexcept {
+    return !impl_->stages.empty();
+}
+
 const std::vector<logical_tensor> &partition::inputs() const noexcept {
     return impl_->inputs;
 }
@@ -78,11 +92,13 @@ const std::vector<logical_tensor> &partition::outputs() const noexcept {
 compiled_partition partition::compile(
     list_view<logical_tensor> inputs, list_view<logical_tensor> outputs, const engine &on) const {
     return guarded("partition::compile", [&] {
+        if (!is_supported()) refuse_unsupported(*impl_);
         arranged ins = arrange(*impl_, "input", inputs, impl_->inputs);
         arranged outs = arrange(*impl_, "output", outputs, impl_->declared_outputs);
         std::vector<stage> stages = impl_->stages;
         for (stage &s : stages) {
-            for (std::size_t &at : s.inputs) at = ins.places[at];
+            for (std::size_t &at : s.inputs)
+                if (at != stage::absent) at = ins.places[at];
             for (std::size_t &at : s.outputs) at = outs.places[at];
         }
         return compiled_partition(

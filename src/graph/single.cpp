@@ -21,15 +21,12 @@ std::size_t rank_of(op_kind kind, tensor_list inputs) {
     return inputs[0].shape->size();
 }
 
-/// A stage whose tensors are at `inputs` and `outputs` of `ins` and `outs`.
-stage make_stage(op_kind kind, tensor_list ins, tensor_list outs, std::vector<std::size_t> inputs,
+/// A stage whose tensors are at `inputs` and `outputs` of the partition's, of which `ins` are
+/// known.
+stage make_stage(op_kind kind, tensor_list ins, std::vector<std::size_t> inputs,
     std::vector<std::size_t> outputs, const attributes &attrs, const options &opts) {
     stage made;
     made.attrs = ops::parse(kind, attrs, rank_of(kind, ins), opts);
-    std::vector<logical_tensor> in, out;
-    for (std::size_t at : inputs) in.push_back(at == stage::absent ? logical_tensor{} : ins[at]);
-    for (std::size_t at : outputs) out.push_back(outs[at]);
-    ops::check_arguments(made.attrs, in, out);
     made.inputs = std::move(inputs);
     made.outputs = std::move(outputs);
     return made;
@@ -72,8 +69,8 @@ compiled_partition compile(op_kind kind, list_view<logical_tensor> inputs,
                              "takes src, weights, optionally bias, and the tensor to add"));
         check_bias_output(kind, opts, outputs.size(), 2);
         std::vector<stage> stages;
-        stages.push_back(make_stage(kind, inputs, outputs, std::move(positions),
-            first_positions(outputs.size()), attrs, opts));
+        stages.push_back(make_stage(
+            kind, inputs, std::move(positions), first_positions(outputs.size()), attrs, opts));
         return compiled_partition(
             compile_stages(std::move(stages), copy_of(inputs), copy_of(outputs), engine_of(opts)));
     });
@@ -101,9 +98,9 @@ compiled_partition compile_backward(op_kind layer, list_view<logical_tensor> inp
         std::vector<std::size_t> weights_outputs = {1};
         if (outputs.size() == 3) weights_outputs.push_back(2);
         std::vector<stage> stages;
-        stages.push_back(make_stage(data_kind, inputs, outputs, {1, 2}, {0}, attrs, data_options));
-        stages.push_back(make_stage(
-            weights_kind, inputs, outputs, {0, 1}, std::move(weights_outputs), attrs, opts));
+        stages.push_back(make_stage(data_kind, inputs, {1, 2}, {0}, attrs, data_options));
+        stages.push_back(
+            make_stage(weights_kind, inputs, {0, 1}, std::move(weights_outputs), attrs, opts));
         return compiled_partition(
             compile_stages(std::move(stages), copy_of(inputs), copy_of(outputs), engine_of(opts)));
     });

@@ -33,8 +33,8 @@ public:
 
     stage add(const fused_stage &from) {
         stage made;
-        made.node = from.main.node;
-        made.attrs = from.main.attrs;
+        made.node = from.node;
+        made.attrs = from.attrs;
         for (const auto &id : from.inputs)
             made.inputs.push_back(id ? add_input(*id) : stage::absent);
         for (const std::size_t id : from.outputs)
@@ -66,49 +66,6 @@ private:
     description_list given_inputs_, given_outputs_;
 };
 
-std::vector<logical_tensor> gather(
-    const std::vector<logical_tensor> &from, const std::vector<std::size_t> &places) {
-    std::vector<logical_tensor> picked;
-    for (const std::size_t at : places)
-        picked.push_back(at == stage::absent ? logical_tensor{} : from[at]);
-    return picked;
-}
-
-/// The shape of a forward stage's result, from everything but the tensor to add.
-dims shape_without_add(const stage &s, const tensor_collector &tensors) {
-    ops::parsed_attributes attrs = s.attrs;
-    attrs.add = false;
-    std::vector<logical_tensor> inputs = gather(tensors.inputs, s.inputs);
-    inputs.pop_back();
-    if (inputs.back().type == data_type::undef) inputs.pop_back();
-    std::vector<logical_tensor> outputs = gather(tensors.outputs, s.outputs);
-    ops::check_arguments(attrs, inputs, outputs);
-    ops::infer_shapes(attrs, inputs, outputs);
-    return outputs[0].shape.value_or(dims{});
-}
-
-/// Makes the tensor to add as large as the result, where it is smaller.
-std::optional<broadcast> spread_add(stage &s, tensor_collector &tensors) {
-    const std::size_t at = s.inputs.back();
-    const logical_tensor added = tensors.inputs[at];
-    const dims result = shape_without_add(s, tensors);
-    if (*added.shape == result) return std::nullopt;
-    const std::size_t rank = added.shape->size();
-    for (std::size_t i = 0; i < rank; ++i) {
-        const dim size = (*added.shape)[rank - 1 - i];
-        if (rank > result.size() || (size != 1 && size != result[result.size() - 1 - i]))
-            ops::fail(error_code::invalid_shape, s.attrs.kind, s.attrs.op_name,
-                ops::cat(
-                    "the tensor to add is ", *added.shape, "; it cannot be broadcast to ", result));
-    }
-    logical_tensor large(added.id, added.type, result);
-    // The small one may have another role in the partition as well.
-    tensors.inputs.push_back(large);
-    tensors.input_places.push_back(tensors.input_places[at]);
-    s.inputs.back() = tensors.inputs.size() - 1;
-    return broadcast{s.inputs.back(), added, std::move(large)};
-}
-
 /// The tensor to add may be overwritten by the result, where it lies like it and has no other role.
 std::vector<inplace_pair> find_inplace(const compiled_partition::impl &made) {
     std::vector<inplace_pair> pairs;
@@ -122,11 +79,6 @@ std::vector<inplace_pair> find_inplace(const compiled_partition::impl &made) {
             pairs.push_back({added.id, result.id});
     }
     return pairs;
-}
-
-std::size_t padded(std::size_t bytes) {
-    constexpr std::size_t line = 64;
-    return (bytes + line - 1) / line * line;
 }
 
 /// "tiled:avx512 tile 4x14", one for each stage.
@@ -167,9 +119,8 @@ std::vector<tensor_description> describe_all(const compiled_partition::impl &mad
     for (const tensor_description *lt : inputs) all.push_back(*lt);
     for (const tensor_description *lt : outputs) all.push_back(*lt);
     for (std::size_t i = 0; i < body.input_places.size(); ++i) {
-        const bool spread = body.spread && body.spread->input == i;
         tensor_description &lt = all[body.input_places[i]];
-        lt = strided(lt, spread ? body.spread->from : made.inputs[i]);
+        lt = strided(lt, made.inputs[i]);
     }
     for (std::size_t i = 0; i < body.output_places.size(); ++i) {
         tensor_description &lt = all[inputs.size() + body.output_places[i]];
@@ -184,14 +135,7 @@ std::shared_ptr<const compiled_body> compile(std::shared_ptr<const partition_bod
     description_list inputs, description_list outputs) {
     tensor_collector tensors(inputs, outputs);
     std::vector<stage> stages;
-    std::optional<broadcast> spread;
-    for (const fused_stage &from : source->stages) {
-        stage s = tensors.add(from);
-        if (s.attrs.add) spread = spread_add(s, tensors);
-        ops::check_arguments(
-            s.attrs, gather(tensors.inputs, s.inputs), gather(tensors.outputs, s.outputs));
-        stages.push_back(std::move(s));
-    }
+    for (const fused_stage &from : source->stages) stages.push_back(tensors.add(from));
     const auto made = compile_stages(
         std::move(stages), tensors.inputs, tensors.outputs, engine_for(source->fpmath));
 
@@ -199,19 +143,10 @@ std::shared_ptr<const compiled_body> compile(std::shared_ptr<const partition_bod
         .library = compiled_partition(made),
         .input_places = std::move(tensors.input_places),
         .output_places = std::move(tensors.output_places),
-        .spread = std::move(spread),
-        .spread_offset = padded(made->workspace),
         .scratch = made->workspace,
         .tensors = {},
-        .inplace = {},
+        .inplace = find_inplace(*made),
         .trace_text = {}});
-    if (body->spread) {
-        std::size_t bytes = size_of(body->spread->to.type);
-        for (const dim d : *body->spread->to.shape) bytes *= static_cast<std::size_t>(d);
-        body->scratch = body->spread_offset + bytes;
-    } else {
-        body->inplace = find_inplace(*made);
-    }
     body->tensors = describe_all(*made, *body, inputs, outputs);
     body->trace_text = ops::cat("partition:", body->source->id, ",", body->source->describe(), ",",
         kernels_of(*made), ",", tensors_of(*made));

@@ -10,22 +10,13 @@
 
 namespace convgrad::onednn {
 
-/// A tensor to add that is smaller than the result, and is spread out before an execution.
-struct broadcast {
-    std::size_t input;    // its place among the library's inputs
-    logical_tensor from;  // as the client has it
-    logical_tensor to;    // as the library reads it: packed
-};
-
 struct compiled_body {
     std::shared_ptr<const partition_body> source;
     compiled_partition library;
     /// Where the library's tensors stand in the client's lists, which are those of the compile
     /// call.
     std::vector<std::size_t> input_places, output_places;
-    std::optional<broadcast> spread;
-    std::size_t spread_offset = 0;  // of the large tensor in the scratch memory
-    std::size_t scratch = 0;        // bytes that one execution needs; 0: none
+    std::size_t scratch = 0;  // bytes that one execution needs; 0: none
     /// All tensors of the compile call, with what was found out.
     std::vector<tensor_description> tensors;
     std::vector<inplace_pair> inplace;

@@ -124,7 +124,12 @@ std::size_t memory_size(const tensor_description &lt) {
 }
 
 logical_tensor port_of(const tensor_description &lt) {
-    return {lt.id, to_data_type(lt.type)};
+    logical_tensor port(lt.id, to_data_type(lt.type));
+    if (!has_valid_rank(lt) || lt.ndims == unknown_ndims) return port;
+    port.shape = dims_of(lt);
+    for (dim &d : *port.shape)
+        if (d < 0) d = unknown_dim;
+    return port;
 }
 
 logical_tensor input_of(const tensor_description &lt) {

@@ -20,7 +20,7 @@ bool same_description(const tensor_description &a, const tensor_description &b);
 /// that are not strided.
 std::size_t memory_size(const tensor_description &lt);
 
-/// For add_op, where only ids and types matter.
+/// For add_op: id, type and, as far as it is known, shape.
 logical_tensor port_of(const tensor_description &lt);
 
 /// What compiling needs to know about an input: layout `any` becomes packed. Throws

@@ -1,9 +1,7 @@
 #include "onednn/graph.hpp"
 
-#include <algorithm>
-#include <numeric>
-#include <queue>
-#include <set>
+#include <atomic>
+#include <unordered_map>
 
 #include "onednn/description.hpp"
 #include "onednn/guard.hpp"
@@ -11,63 +9,6 @@
 #include "op/message.hpp"
 
 namespace convgrad::onednn {
-
-graph_op make_graph_op(const client_op &given) {
-    graph_op made;
-    made.given = std::make_shared<client_op>(given);
-    if (is_family(given.kind)) made.family = check(given);
-    return made;
-}
-
-graph_edges::graph_edges(const std::vector<graph_op> &ops) {
-    for (std::size_t at = 0; at < ops.size(); ++at) {
-        for (const tensor_description &lt : ops[at].given->inputs) consumers_[lt.id].push_back(at);
-        for (const tensor_description &lt : ops[at].given->outputs)
-            if (!producers_.emplace(lt.id, at).second)
-                throw error(error_code::invalid_graph,
-                    ops::cat("invalid graph: tensor ", lt.id, " has two producers"));
-    }
-}
-
-std::size_t graph_edges::producer(std::size_t tensor) const {
-    const auto found = producers_.find(tensor);
-    return found == producers_.end() ? none : found->second;
-}
-
-const std::vector<std::size_t> &graph_edges::consumers(std::size_t tensor) const {
-    static const std::vector<std::size_t> nobody;
-    const auto found = consumers_.find(tensor);
-    return found == consumers_.end() ? nobody : found->second;
-}
-
-std::vector<std::size_t> order_groups(const std::vector<graph_op> &ops, const graph_edges &edges,
-    const std::vector<std::size_t> &group_of, std::size_t count) {
-    std::vector<std::set<std::size_t>> successors(count);
-    std::vector<std::size_t> waiting_for(count, 0);
-    std::vector<std::size_t> first(count, graph_edges::none);
-    for (std::size_t at = 0; at < ops.size(); ++at) {
-        first[group_of[at]] = std::min(first[group_of[at]], at);
-        for (const tensor_description &lt : ops[at].given->outputs)
-            for (const std::size_t reader : edges.consumers(lt.id)) {
-                const std::size_t from = group_of[at], to = group_of[reader];
-                if (reader == at) return {};  // an op that reads its own output
-                if (from != to && successors[from].insert(to).second) ++waiting_for[to];
-            }
-    }
-    using entry = std::pair<std::size_t, std::size_t>;  // first op, group
-    std::priority_queue<entry, std::vector<entry>, std::greater<>> ready;
-    for (std::size_t group = 0; group < count; ++group)
-        if (waiting_for[group] == 0) ready.emplace(first[group], group);
-    std::vector<std::size_t> order;
-    while (!ready.empty()) {
-        const std::size_t group = ready.top().second;
-        ready.pop();
-        order.push_back(group);
-        for (const std::size_t next : successors[group])
-            if (--waiting_for[next] == 0) ready.emplace(first[next], next);
-    }
-    return order;
-}
 
 namespace {
 
@@ -87,11 +28,8 @@ void check_descriptions(const std::vector<graph_op> &ops) {
 
 void finalize(client_graph &graph) {
     check_descriptions(graph.ops);
-    const graph_edges edges(graph.ops);
-    std::vector<std::size_t> each_alone(graph.ops.size());
-    std::iota(each_alone.begin(), each_alone.end(), std::size_t{0});
-    if (order_groups(graph.ops, edges, each_alone, graph.ops.size()).size() != graph.ops.size())
-        throw error(error_code::invalid_graph, "invalid graph: the ops form a cycle");
+    const std::vector<graph_node> nodes = nodes_of(graph.ops);
+    topological_order(nodes, graph_edges(nodes));
     graph.finalized = true;
 }
 
@@ -99,7 +37,69 @@ bool is_mode(fpmath_mode mode) {
     return mode >= fpmath_mode::strict && mode <= fpmath_mode::tf32;
 }
 
+/// What the graph says about its tensors.
+graph_tensors tensors_of(const std::vector<graph_node> &nodes) {
+    graph_tensors tensors;
+    for (const graph_node &n : nodes)
+        for (const auto *ports : {&n.node->inputs(), &n.node->outputs()})
+            for (const logical_tensor &lt : *ports) tensors.try_emplace(lt.id, lt);
+    return tensors;
+}
+
+/// The clients' descriptions of the tensors with these ids.
+std::vector<tensor_description> describe_ports(
+    const std::vector<graph_op> &ops, const op_group &group, const std::vector<std::size_t> &ids) {
+    std::vector<tensor_description> found;
+    for (const std::size_t id : ids) {
+        const std::size_t before = found.size();
+        for (const std::size_t at : group.members)
+            for (const auto *ports : {&ops[at].given->inputs, &ops[at].given->outputs})
+                for (const tensor_description &lt : *ports)
+                    if (lt.id == id && found.size() == before) found.push_back(lt);
+    }
+    return found;
+}
+
 }  // namespace
+
+std::size_t next_partition_id() {
+    static std::atomic<std::size_t> next = 0;
+    return next++;
+}
+
+std::string partition_body::describe() const {
+    std::string text;
+    for (const auto &op : ops) {
+        if (!text.empty()) text += '+';
+        text += name_of(op->kind) + ":" + op->name;
+    }
+    return text;
+}
+
+std::vector<graph_node> nodes_of(const std::vector<graph_op> &ops) {
+    std::vector<graph_node> nodes;
+    for (const graph_op &op : ops) nodes.push_back(op.node);
+    return nodes;
+}
+
+std::vector<std::shared_ptr<const partition_body>> make_partitions(
+    const std::vector<graph_op> &ops, engine_kind_value engine, fpmath_mode fpmath, bool fuse) {
+    const std::vector<graph_node> nodes = nodes_of(ops);
+    std::vector<std::shared_ptr<const partition_body>> made;
+    for (op_group &group : group_ops(nodes, graph_edges(nodes), tensors_of(nodes), fuse)) {
+        auto body = std::make_shared<partition_body>();
+        body->id = next_partition_id();
+        body->engine = engine;
+        body->fpmath = fpmath;
+        for (const std::size_t at : group.members) body->ops.push_back(ops[at].given);
+        body->inputs = describe_ports(ops, group, group.inputs);
+        body->outputs = describe_ports(ops, group, group.outputs);
+        if (engine == engine_kind_value::cpu) body->stages = std::move(group.stages);
+        made.push_back(std::move(body));
+    }
+    return made;
+}
+
 }  // namespace convgrad::onednn
 
 using namespace convgrad::onednn;

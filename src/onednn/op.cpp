@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <limits>
 
+#include <convgrad/error.hpp>
+
 #include "onednn/description.hpp"
 #include "onednn/guard.hpp"
 #include "op/message.hpp"
@@ -58,38 +60,16 @@ dims output_padding_of(const client_op &given) {
     return padding;
 }
 
-}  // namespace
-
-std::string_view client_op::text(graph_attribute attribute, std::string_view otherwise) const {
-    const auto found = attributes.find(attribute);
-    if (found == attributes.end()) return otherwise;
-    const auto *value = std::get_if<std::string>(&found->second);
-    return value == nullptr ? std::string_view{} : *value;
-}
-
-bool is_family(graph_op_kind kind) {
+const ops::op_schema *schema_of(graph_op_kind kind) {
     const auto value = static_cast<int>(kind);
-    return value >= 0 && value <= std::numeric_limits<std::underlying_type_t<op_kind>>::max()
-           && ops::find_schema(static_cast<op_kind>(kind)) != nullptr;
+    if (value < 0 || value > std::numeric_limits<std::underlying_type_t<op_kind>>::max())
+        return nullptr;
+    return ops::find_schema(static_cast<op_kind>(kind));
 }
 
-std::string name_of(graph_op_kind kind) {
-    if (is_family(kind)) return std::string(to_string(static_cast<op_kind>(kind)));
-    switch (kind) {
-    case graph_op_kind::bias_add:
-        return "BiasAdd";
-    case graph_op_kind::add:
-        return "Add";
-    case graph_op_kind::relu:
-        return "ReLU";
-    default:
-        return ops::cat("op ", static_cast<int>(kind));
-    }
-}
-
-family_op check(const client_op &given) {
-    const auto kind = static_cast<op_kind>(given.kind);
-    auto node = std::make_shared<op>(given.id, kind, given.name);
+/// The op with its attributes and tensors in the library's own form.
+std::shared_ptr<op> to_library(const client_op &given) {
+    auto node = std::make_shared<op>(given.id, static_cast<op_kind>(given.kind), given.name);
     for (const auto &[attribute, value] : given.attributes) {
         const bool padding =
             attribute == graph_attribute::output_padding && std::holds_alternative<dims>(value);
@@ -97,14 +77,41 @@ family_op check(const client_op &given) {
     }
     for (const tensor_description &lt : given.inputs) node->add_input(port_of(lt));
     for (const tensor_description &lt : given.outputs) node->add_output(port_of(lt));
+    return node;
+}
+
+/// Whether the library could have a place for this BiasAdd, Add or ReLU.
+bool may_fuse(const client_op &given, const op &node) {
+    for (const tensor_description &lt : given.inputs)
+        if (lt.property == property_type::host_scalar) return false;
+    try {
+        ops::check_op(node);
+        return true;
+    } catch (const error &e) {
+        if (e.code() != error_code::invalid_op) throw;
+        return false;
+    }
+}
+
+}  // namespace
+
+std::string name_of(graph_op_kind kind) {
+    const ops::op_schema *schema = schema_of(kind);
+    return schema != nullptr ? std::string(schema->name) : ops::cat("op ", static_cast<int>(kind));
+}
+
+graph_op make_graph_op(const client_op &given) {
+    graph_op made{std::make_shared<client_op>(given), {}};
+    const ops::op_schema *schema = schema_of(given.kind);
+    std::shared_ptr<op> node = to_library(given);
     // The library's own second output, the bias gradient, is no part of this interface.
-    if (given.outputs.size() != 1)
-        ops::fail(error_code::invalid_op, kind, given.name,
+    if (schema != nullptr && !schema->epilogue && given.outputs.size() != 1)
+        ops::fail(error_code::invalid_op, schema->kind, given.name,
             ops::cat("it has ", given.outputs.size(), " outputs; it needs 1"));
-    family_op checked;
-    checked.attrs = ops::check_op(*node);
-    checked.node = std::move(node);
-    return checked;
+    if (schema != nullptr && (!schema->epilogue || may_fuse(given, *node)))
+        made.node.attrs = ops::check_op(*node);
+    made.node.node = std::move(node);
+    return made;
 }
 
 }  // namespace convgrad::onednn

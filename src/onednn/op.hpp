@@ -10,9 +10,9 @@
 
 #include <convgrad/op.hpp>
 
+#include "graph/core.hpp"
 #include "onednn/abi.hpp"
 #include "op/copy.hpp"
-#include "op/lower.hpp"
 
 namespace convgrad::onednn {
 
@@ -32,24 +32,19 @@ struct client_op {
     std::string name;
     std::map<graph_attribute, graph_attribute_value> attributes;
     std::vector<tensor_description> inputs, outputs;
-
-    /// The string attribute `name`, or `otherwise`.
-    [[nodiscard]] std::string_view text(graph_attribute name, std::string_view otherwise) const;
 };
-
-/// One of the ops that the library computes.
-bool is_family(graph_op_kind kind);
 
 /// "Convolution", "BiasAdd", …; kinds without a part in anything here are "op 39".
 std::string name_of(graph_op_kind kind);
 
-/// An op of the family, checked.
-struct family_op {
-    std::shared_ptr<const op> node;  // owns the name that attrs.op_name refers to
-    ops::parsed_attributes attrs;
+/// An op of a graph: as the client has it, and as the library sees it.
+struct graph_op {
+    std::shared_ptr<const client_op> given;
+    graph_node node;
 };
 
-/// Throws invalid_op.
-family_op check(const client_op &given);
+/// Checks and copies. Throws invalid_op for an op that the library computes and that is wrong; a
+/// BiasAdd, Add or ReLU that it could not fuse is foreign to it, like ops of other kinds.
+graph_op make_graph_op(const client_op &given);
 
 }  // namespace convgrad::onednn

@@ -9,24 +9,6 @@
 
 namespace convgrad::onednn {
 
-/// An op of a graph. Ops of other kinds have no `family`.
-struct graph_op {
-    std::shared_ptr<const client_op> given;
-    std::optional<family_op> family;
-};
-
-/// Checks and copies. Throws invalid_op.
-graph_op make_graph_op(const client_op &given);
-
-/// One call of the library: an op of the family with everything that was fused into it.
-struct fused_stage {
-    family_op main;
-    /// Ids of the tensors, in the order of the library's op; nothing where an optional one is left
-    /// out in front of another. With main.attrs.add the last one is the tensor to add.
-    std::vector<std::optional<std::size_t>> inputs;
-    std::vector<std::size_t> outputs;
-};
-
 struct partition_body {
     std::size_t id = 0;
     engine_kind_value engine = engine_kind_value::cpu;
@@ -47,6 +29,9 @@ struct client_partition {
 
 /// Ids that no two partitions of a process share.
 std::size_t next_partition_id();
+
+/// The ops as the graph core sees them, and what their tensors are.
+std::vector<graph_node> nodes_of(const std::vector<graph_op> &ops);
 
 /// The partitions of a graph whose ops have no cycle, in topological order. Without `fuse` each op
 /// is one.

@@ -128,6 +128,7 @@ void store(parsed_attributes &to, const attribute_schema &a, const given_value &
         return;
     case attribute_id::data_format:
         to.data_format = word_of<ops::data_format>(to, a, given, data_format_names);
+        to.says_data_format = true;
         return;
     case attribute_id::weights_format:
         to.weights_format = word_of<ops::weights_format>(to, a, given, weights_format_names);
@@ -141,6 +142,9 @@ void store(parsed_attributes &to, const attribute_schema &a, const given_value &
         return;
     case attribute_id::accumulate:
         to.accumulate = number_of(to, a, given) != 0;
+        return;
+    case attribute_id::auto_broadcast:
+        to.auto_broadcast = word_of<ops::auto_broadcast>(to, a, given, auto_broadcast_names);
         return;
     }
     refuse(to, "attribute ", a.name, " has no place to be stored");
@@ -248,6 +252,7 @@ std::optional<given_value> field_of(const attributes &attrs, attribute_id id) {
     case attribute_id::dst_shape:
     case attribute_id::weights_shape:  // output tensors carry their shape
     case attribute_id::accumulate:     // an option
+    case attribute_id::auto_broadcast:
         break;
     }
     return std::nullopt;
@@ -318,6 +323,9 @@ parsed_attributes parse(
     op_kind kind, const attributes &attrs, std::size_t rank, const options &opts) {
     const op_schema &schema = schema_of(kind);
     parsed_attributes to{.kind = kind, .op_name = {}};
+    if (schema.epilogue)
+        refuse(to, "it computes in graphs only, as part of a convolution's partition; eager and "
+                   "compiled calls of convolutions take a bias and the options add and relu");
     if (rank < schema.least_rank || rank > most_rank)
         fail(error_code::invalid_shape, kind, {},
             cat(schema.inputs[0].name, " has rank ", rank, "; ranks ", schema.least_rank, " to ",

@@ -17,6 +17,9 @@ inline constexpr std::string_view data_format_names[] = {"NXC", "NCX"};
 enum class weights_format : std::uint8_t { xio, oix, xoi, iox };
 inline constexpr std::string_view weights_format_names[] = {"XIO", "OIX", "XOI", "IOX"};
 
+enum class auto_broadcast : std::uint8_t { numpy, none };
+inline constexpr std::string_view auto_broadcast_names[] = {"numpy", "none"};
+
 constexpr std::string_view to_string(data_format format) {
     return data_format_names[static_cast<std::size_t>(format)];
 }

@@ -395,12 +395,13 @@ void derivation::match_add() const {
     expected[order.n] = result.n;
     expected[order.c] = result.c;
     for (std::size_t i = 0; i < axes(); ++i) expected[order.x + i] = result.x[i];
-    const bool fits = shape.size() == expected.size()
-                      && std::equal(shape.begin(), shape.end(), expected.begin(),
-                          [](dim a, dim b) { return !known(a) || !known(b) || a == b; });
-    if (!fits)
-        misfit("add has shape ", shape, " but ", schema_.outputs[0].name, " has shape ", expected,
-            "; they must be equal");
+    const bool equal = shape.size() == expected.size()
+                       && std::equal(shape.begin(), shape.end(), expected.begin(),
+                           [](dim a, dim b) { return !known(a) || !known(b) || a == b; });
+    if (equal || (attrs_.add_broadcasts && broadcasts_to(shape, expected))) return;
+    misfit("add has shape ", shape, " but ", schema_.outputs[0].name, " has shape ", expected,
+        attrs_.add_broadcasts ? "; it must be broadcast to it by NumPy's rules"
+                              : "; they must be equal");
 }
 
 }  // namespace

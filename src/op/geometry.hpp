@@ -55,6 +55,14 @@ struct sum_geometry {
 sum_geometry derive_sum(const parsed_attributes &attrs, const logical_tensor &diff_dst,
     const logical_tensor &diff_bias);
 
+/// Fills in what follows about the output of BiasAdd, Add or ReLU. Throws invalid_shape on any
+/// contradiction.
+void derive_epilogue(
+    const parsed_attributes &attrs, std::span<const logical_tensor> inputs, logical_tensor &output);
+/// Whether a tensor of shape `small` is one of shape `large` by NumPy's rules, repeated along axes
+/// of length 1 and in front. What is unknown may be.
+bool broadcasts_to(const dims &small, const dims &large);
+
 /// Each list must have one entry per spatial axis, or invalid_shape.
 void check_list_lengths(const parsed_attributes &attrs, std::size_t axes);
 

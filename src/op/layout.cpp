@@ -100,4 +100,20 @@ conv::data_strides data_strides_of(
     return {strides[order.n], strides[order.c], three_axes(strides, *tensor.shape, order.x, axes)};
 }
 
+conv::data_strides repeated_strides_of(
+    const parsed_attributes &attrs, int axes, const logical_tensor &tensor, const dims &shape) {
+    if (*tensor.shape == shape) return data_strides_of(attrs, axes, tensor);
+    const std::array<dim, 5> own = canonical_strides(tensor);
+    const std::size_t missing = shape.size() - tensor.shape->size();
+    std::array<dim, 5> strides{};
+    for (std::size_t i = 0; i < tensor.shape->size(); ++i)
+        if ((*tensor.shape)[i] != 1) strides[missing + i] = own[i];
+    const data_order order = order_of(attrs.data_format, axes);
+    conv::data_strides made{strides[order.n], strides[order.c], {}};
+    for (int i = 0; i < axes; ++i)
+        made.x[static_cast<std::size_t>(3 - axes + i)] =
+            strides[order.x + static_cast<std::size_t>(i)];
+    return made;
+}
+
 }  // namespace convgrad::ops

@@ -32,4 +32,9 @@ std::array<dim, 3> three_axes(
 conv::data_strides data_strides_of(
     const parsed_attributes &attrs, int axes, const logical_tensor &tensor);
 
+/// The same of a tensor that is repeated to make up `shape` (see broadcasts_to): strides are 0
+/// along axes that it does not have.
+conv::data_strides repeated_strides_of(
+    const parsed_attributes &attrs, int axes, const logical_tensor &tensor, const dims &shape);
+
 }  // namespace convgrad::ops

@@ -153,7 +153,13 @@ conv::problem lower_sum(const parsed_attributes &attrs, std::span<const logical_
 
 void infer_shapes(const parsed_attributes &attrs, std::span<const logical_tensor> inputs,
     std::span<logical_tensor> outputs) {
-    const op_roles &roles = roles_of(attrs.kind);
+    const op_schema &schema = schema_of(attrs.kind);
+    const op_roles &roles = schema.roles;
+    if (schema.epilogue) {
+        derive_epilogue(attrs, inputs, outputs[0]);
+        check_layouts(attrs, inputs, outputs);
+        return;
+    }
     if (roles.what == conv::pass::backward_bias) {
         outputs[0].shape = dims{derive_sum(attrs, inputs[0], outputs[0]).channels};
         check_layouts(attrs, inputs, outputs);
@@ -196,7 +202,7 @@ conv::problem lower(const parsed_attributes &attrs, std::span<const logical_tens
     lower_bias(p, attrs, inputs, outputs);
     if (attrs.add) {
         p.add = true;
-        p.add_strides = data_strides_of(attrs, g.axes, inputs.back());
+        p.add_strides = repeated_strides_of(attrs, g.axes, inputs.back(), *outputs[0].shape);
     }
     p.relu = attrs.relu;
     p.accumulate = attrs.accumulate;

@@ -39,6 +39,9 @@ struct parsed_attributes {
     bool accumulate = false;
     bool relu = false;
     bool add = false;  // internal: one more input after the op's own, shaped like output 0
+    bool add_broadcasts = false;  // internal: or smaller, by NumPy's rules
+    ops::auto_broadcast auto_broadcast = auto_broadcast::numpy;
+    bool says_data_format = false;  // data_format was given, not left to its default
 };
 
 /// Checks an op against its schema: attribute names, types, ranges, requiredness; number of inputs

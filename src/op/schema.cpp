@@ -80,6 +80,10 @@ constexpr attribute_schema weights_shape = {id::weights_shape, "weights_shape", 
 constexpr attribute_schema accumulate = {id::accumulate, "accumulate", s64, false, 0, 1, {}, "0",
     "0, 1", "1: add to the previous contents of the outputs instead of overwriting them.", true};
 
+constexpr attribute_schema auto_broadcast = {id::auto_broadcast, "auto_broadcast", string, false, 0,
+    0, auto_broadcast_names, "numpy", "numpy, none (case does not matter)",
+    "Whether shapes may differ, by NumPy's rules.", false};
+
 constexpr attribute_schema convolution_attributes[] = {strides, pads_begin, pads_end, dilations,
     auto_pad, groups, data_format, convolution_weights_format};
 constexpr attribute_schema convolution_backward_data_attributes[] = {strides, pads_begin, pads_end,
@@ -89,6 +93,8 @@ constexpr attribute_schema convolution_backward_weights_attributes[] = {strides,
     pads_end, dilations, auto_pad, groups, data_format, convolution_weights_format, weights_shape,
     accumulate};
 constexpr attribute_schema bias_add_backward_attributes[] = {data_format, accumulate};
+constexpr attribute_schema bias_add_attributes[] = {data_format};
+constexpr attribute_schema add_attributes[] = {auto_broadcast};
 constexpr attribute_schema conv_transpose_attributes[] = {strides, pads_begin, pads_end, dilations,
     auto_pad, output_padding, groups, data_format, transposed_weights_format};
 constexpr attribute_schema conv_transpose_backward_data_attributes[] = {strides, pads_begin,
@@ -118,6 +124,15 @@ constexpr argument_schema dst_shape_input = {"dst_shape", false, true, false, fa
 constexpr argument_schema weights_shape_input = {"weights_shape", false, true, false, false,
     "The shape of diff_weights, a 1-D s32 tensor; overrides the attribute."};
 
+constexpr argument_schema any_src = {
+    "src", true, false, false, false, "The result of a convolution."};
+constexpr argument_schema whole_bias = {
+    "bias", true, false, false, false, "1-D, one value per channel."};
+constexpr argument_schema src_0 = {
+    "src_0", true, false, false, false, "The result of a convolution, or what is added to it."};
+constexpr argument_schema src_1 = {"src_1", true, false, false, false, "The other one of the two."};
+constexpr argument_schema any_dst = {"dst", true, false, false, false, "The result."};
+
 constexpr argument_schema layer_inputs[] = {src, weights, bias};
 constexpr argument_schema layer_outputs[] = {dst};
 constexpr argument_schema convolution_backward_data_inputs[] = {diff_dst, weights, dst_shape_input};
@@ -127,6 +142,10 @@ constexpr argument_schema backward_weights_inputs[] = {src, diff_dst, weights_sh
 constexpr argument_schema backward_weights_outputs[] = {diff_weights, diff_bias};
 constexpr argument_schema bias_add_backward_inputs[] = {diff_dst};
 constexpr argument_schema bias_add_backward_outputs[] = {whole_diff_bias};
+constexpr argument_schema bias_add_inputs[] = {any_src, whole_bias};
+constexpr argument_schema add_inputs[] = {src_0, src_1};
+constexpr argument_schema relu_inputs[] = {any_src};
+constexpr argument_schema epilogue_outputs[] = {any_dst};
 
 constexpr std::string_view convolution_backward_data_aliases[] = {"ConvolutionBackpropData"};
 constexpr std::string_view convolution_backward_weights_aliases[] = {"ConvolutionBackpropWeights"};
@@ -212,6 +231,15 @@ constexpr op_schema schemas[] = {
         "diff_bias[c] = sum over n, x of diff_dst[n, c, x]",
         "(C), the number of channels of diff_dst.", "", bias_add_backward_inputs,
         bias_add_backward_outputs, bias_add_backward_attributes, 2},
+    {op_kind::bias_add, {}, "BiasAdd", {}, "Adds a bias along the channels.",
+        "dst[n, c, x] = src[n, c, x] + bias[c]", "That of src.", "", bias_add_inputs,
+        epilogue_outputs, bias_add_attributes, 3, true},
+    {op_kind::add, {}, "Add", {}, "Adds two tensors.", "dst = src_0 + src_1",
+        "That of the convolution's result, to which the other tensor is broadcast by NumPy's "
+        "rules, unless auto_broadcast is none.",
+        "", add_inputs, epilogue_outputs, add_attributes, 3, true},
+    {op_kind::relu, {}, "ReLU", {}, "Replaces what is negative by zero; NaN stays NaN.",
+        "dst = max(0, src)", "That of src.", "", relu_inputs, epilogue_outputs, {}, 3, true},
 };
 
 static_assert(std::ranges::equal(schemas, all_op_kinds, {}, &op_schema::kind));

@@ -30,6 +30,7 @@ enum class attribute_id : std::uint8_t {
     dst_shape,
     weights_shape,
     accumulate,
+    auto_broadcast,
 };
 
 /// One attribute of one op.
@@ -76,8 +77,8 @@ struct argument_ref {
 /// tensors: the large one, which the kernel slides over (src of a convolution, dst of a transposed
 /// one), and the small one, with one point per position of the kernel.
 struct op_roles {
-    conv::pass what;
-    bool transposed;
+    conv::pass what = conv::pass::forward;
+    bool transposed = false;
     argument_ref large, small, weights;
     argument_ref bias;  // an input, or an output that is the bias gradient
 
@@ -98,6 +99,8 @@ struct op_schema {
     std::span<const attribute_schema> attributes;
     /// Of data tensors; the most is 5.
     std::size_t least_rank = 3;
+    /// Computes only as part of a convolution's partition, and has no roles.
+    bool epilogue = false;
 
     /// Null: it has none of this id.
     [[nodiscard]] constexpr const attribute_schema *find(attribute_id id) const {

@@ -30,6 +30,7 @@ std::string arguments(std::string_view title, std::span<const argument_schema> l
 }
 
 std::string attributes_table(const op_schema &schema) {
+    if (schema.attributes.empty()) return "## Attributes\n\nNone; any attribute is an error.\n\n";
     std::string page = "## Attributes\n\n"
                        "| name | type | values | default | description |\n"
                        "| --- | --- | --- | --- | --- |\n";
@@ -107,9 +108,15 @@ std::string markdown_page(const op_schema &schema) {
         convolves ? "Taps outside the tensor contribute nothing. With groups, only channels of the "
                     "same group meet. "
                   : "",
-        "Sums are formed in f32 and rounded once. There are ", convolves ? "one" : "none",
-        " to three spatial axes (ranks ", schema.least_rank, " to ", most_rank, ").\n\n",
-        arguments("Inputs", schema.inputs), arguments("Outputs", schema.outputs),
+        schema.epilogue ? std::string(
+            "It computes in graphs, as part of the partition of a Convolution or ConvTranspose: "
+            "behind it come BiasAdd (unless the convolution has a bias), Add and ReLU, in this "
+            "order, each once at most, and nothing else reads what lies between. Everything is "
+            "added in f32 and rounded once. Alone it is a partition that is not supported.")
+                        : cat("Sums are formed in f32 and rounded once. There are ",
+                            convolves ? "one" : "none", " to three spatial axes (ranks ",
+                            schema.least_rank, " to ", most_rank, ")."),
+        "\n\n", arguments("Inputs", schema.inputs), arguments("Outputs", schema.outputs),
         "T is one of f32, bf16 and f16, the same for all tensors of one op. Tensors may have any "
         "positive strides; inputs may overlap themselves, elements of an output must lie apart. An "
         "empty batch and zero channels are legal.\n\n",

@@ -248,6 +248,11 @@ void set_random_layouts(rng &random, problem &p, inputs allowed) {
         p.add_strides = other.add_strides;
     }
     if (random.chance(0.08) && allowed == inputs::any) overlap_inputs(random, p);
+    // A tensor to add may be repeated along any axes.
+    if (p.add && allowed == inputs::any && random.chance(0.1))
+        for (dim *stride : {&p.add_strides.n, &p.add_strides.c, &p.add_strides.x[0],
+                 &p.add_strides.x[1], &p.add_strides.x[2]})
+            if (random.chance(0.4)) *stride = 0;
 }
 
 void set_random_extras(rng &random, problem &p) {
