@@ -12,6 +12,7 @@ waits until no thread computes any more, so nobody runs beside the other's spinn
 import argparse
 import json
 import math
+import os
 import re
 import sys
 import time
@@ -167,6 +168,24 @@ def measure(problem, what, dtype, data_format, options):
     }  # fmt: skip
 
 
+def case_of(result):
+    return tuple(result[key] for key in ("name", "deconv", "pass", "dtype", "data_format", "threads"))
+
+
+def known_or_measured(known, problem, what, dtype, data_format, options):
+    case = (problem.name, problem.deconv, what, dtype, data_format, options.threads)
+    if case in known:
+        return known[case]
+    result = measure(problem, what, dtype, data_format, options)
+    line = json.dumps(result)
+    if options.json:
+        print(line, flush=True)
+    if options.resume:
+        with open(options.resume, "a", encoding="utf-8") as file:
+            file.write(line + "\n")
+    return result
+
+
 def print_rows(rows, markdown):
     widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
     for number, row in enumerate(rows):
@@ -221,6 +240,7 @@ def arguments():
     parser.add_argument("--seconds", type=float, default=0.5, help="for each case, about")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--json", action="store_true", help="one object per line")
+    parser.add_argument("--resume", metavar="FILE", help="append results to this file, and do not measure again what it has")
     parser.add_argument("--markdown", action="store_true")
     return parser.parse_args()
 
@@ -230,6 +250,10 @@ def main():
     torch.set_num_threads(options.threads)
     torch.set_grad_enabled(False)
     texts = options.problems + [word for path in options.batch for word in read_batch(path)]
+    known = {}
+    if options.resume and os.path.exists(options.resume):
+        with open(options.resume, encoding="utf-8") as lines:
+            known = {case_of(r): r for r in map(json.loads, lines)}
     results = []
     for text in texts:
         if not re.search(options.match, text):
@@ -242,9 +266,7 @@ def main():
         for dtype in options.dtype.split(","):
             for data_format in options.data_format.split(","):
                 for what in options.passes.split(","):
-                    results.append(measure(problem, what, dtype, data_format, options))
-                    if options.json:
-                        print(json.dumps(results[-1]), flush=True)
+                    results.append(known_or_measured(known, problem, what, dtype, data_format, options))
     if results and not options.json:
         print_tables(results, options.markdown)
     return 0 if all(r["agrees"] for r in results) else 1

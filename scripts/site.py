@@ -203,6 +203,7 @@ class Site:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text, encoding="utf-8")
         shutil.copytree(ROOT / "docs/images", self.folder / "images")
+        shutil.copytree(ROOT / "docs/measured", self.folder / "measured")
         print(f"{len(self.pages)} pages in {self.folder}")
 
 

@@ -1,5 +1,6 @@
 // What a call costs beside its arithmetic, from C++: a 3x3 convolution of one 8x8 image with one
-// channel, by an eager call, by a compiled op, and by its kernel alone (a plan that is executed).
+// channel, by an eager call, by a compiled op, by a graph, and by its kernel alone (a plan that is
+// executed).
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -54,10 +55,23 @@ int main() {
     const std::vector<tensor> ins = {s, w}, outs = {d};
     const double by_compiled = best_of([&] { compiled.execute(stream_on, ins, outs); });
     const double eager = best_of([&] { convolution(s, w, {}, d); });
+    const double compiling = best_of([&] { (void)compile(op_kind::convolution, {ls, lw}, {ld}); });
+
+    op node(0, op_kind::convolution);
+    node.set("strides", dims{1, 1}).set("dilations", dims{1, 1});
+    node.set("pads_begin", dims{0, 0}).set("pads_end", dims{0, 0});
+    node.add_input(ls).add_input(lw).add_output(ld);
+    const double by_graph = best_of([&] {
+        graph g;
+        g.add(node).finalize();
+        (void)g.partitions().front().compile();
+    });
 
     std::printf("kernel alone          %6.2f us\n", kernel);
     std::printf("planning              %6.2f us\n", planning);
     std::printf(
         "compiled call         %6.2f us, overhead %.2f us\n", by_compiled, by_compiled - kernel);
     std::printf("eager call            %6.2f us, overhead %.2f us\n", eager, eager - kernel);
+    std::printf("compile()             %6.2f us\n", compiling);
+    std::printf("graph to compiled     %6.2f us\n", by_graph);
 }
