@@ -17,5 +17,6 @@ if ! cmp -s "$site/pins.txt" "$venv/installed.txt"; then
     cp "$site/pins.txt" "$venv/installed.txt"
 fi
 python3 scripts/site.py build/site-pages
-NO_MKDOCS_2_WARNING=1 "$venv/bin/mkdocs" build --quiet --strict --config-file mkdocs.yml
-echo "The site: open build/site/index.html, or python3 -m http.server -d build/site"
+# Not --quiet: warnings would not count then.
+NO_MKDOCS_2_WARNING=1 "$venv/bin/mkdocs" build --strict
+echo "The site is in build/site; python3 -m http.server -d build/site shows it, with search."

@@ -161,8 +161,6 @@ class Site:
 
     def add_document(self, name):
         page = PurePosixPath(self.places[name])
-        # mkdocs moves links of Markdown along with a page, which becomes a folder; HTML's it leaves as they are.
-        folder = page.parent if page.name == "index.md" else page.with_suffix("")
 
         def change(link, is_html):
             target = target_of(name, link)
@@ -170,9 +168,9 @@ class Site:
                 return link
             path, part = target
             place = self.place(path)
-            if is_html and place.endswith(".md"):
-                place = place.removesuffix("index.md").removesuffix(".md") + "/"
-            return os.path.relpath(place, folder if is_html else page.parent) + ("#" + part if part else "")
+            if is_html:  # mkdocs follows Markdown's links and leaves those of HTML as they are
+                place = re.sub(r"\.md$", ".html", place)
+            return os.path.relpath(place, page.parent) + ("#" + part if part else "")
 
         self.pages[str(page)] = replace_links((ROOT / name).read_text(encoding="utf-8"), change)
 
