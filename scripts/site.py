@@ -35,6 +35,8 @@ FOLDERS = {"docs/ops": "ops/index.md", "include/convgrad": "api/index.md"}
 LANGUAGES = {".cpp": "cpp", ".hpp": "cpp", ".inl": "cpp", ".c": "c", ".py": "python", ".sh": "sh", ".json": "json"}
 
 FENCE = re.compile(r"^ *(```|~~~)")
+# A picture for light and one for dark surroundings.
+PICTURE = re.compile(r'<picture>\s*<source media="[^"]*dark[^"]*" srcset="([^"]*)">\s*<img alt="([^"]*)" src="([^"]*)">\s*</picture>')
 # [text](target), with text that may hold `code` or an image; src="…" and the like of HTML.
 LINK = re.compile(r"(\]\()([^()\s]+)(\))|(\b(?:src|srcset|href)=\")([^\"]+)(\")")
 
@@ -172,7 +174,9 @@ class Site:
                 place = re.sub(r"\.md$", ".html", place)
             return os.path.relpath(place, page.parent) + ("#" + part if part else "")
 
-        self.pages[str(page)] = replace_links((ROOT / name).read_text(encoding="utf-8"), change)
+        # The site has a switch of its own between light and dark, which a <picture> does not follow.
+        text = PICTURE.sub(r"![\2](\3#only-light)\n![\2](\1#only-dark)", (ROOT / name).read_text(encoding="utf-8"))
+        self.pages[str(page)] = replace_links(text, change)
 
     def add_sources(self):
         for path in sorted(self.sources):
