@@ -119,7 +119,9 @@ def layer_summary(layers, peer):
             ratios = [r["ratio"] for r in layers if (r["peer"], r["pass"], r["dtype"], r["data_format"]) == (peer, what, dtype, form)]
             cells.append(f"{mean(ratios):.2f}, {min(ratios):.2f}")
         rows.append([words, *cells])
-    return table(["geometric mean, worst", *map(" ".join, KINDS)], rows)
+    ratios = [r["ratio"] for r in layers if r["peer"] == peer]
+    count = f"\nIn {sum(r >= 1 for r in ratios)} of {len(ratios)} cases convgrad is faster.\n"
+    return table(["geometric mean, worst", *map(" ".join, KINDS)], rows) + count
 
 
 def layer_list(layers, peer):
