@@ -132,8 +132,7 @@ void measure(
     const tensor bias_place(db.data(), type, {l.oc});
     const logical_tensor ls(0, type, src), ld(1, type, dst), lw(2, type, weights),
         lb(3, type, {l.oc});
-    const options opts{.on = &on},
-        with_bias{.diff_bias = with.bias ? &bias_place : nullptr, .on = &on};
+    const compile_options opts{.on = &on}, with_bias{.diff_bias = with.bias, .on = &on};
     std::vector<logical_tensor> both{ls, lw}, one{lw};
     std::vector<tensor> both_out{{dx.data(), type, src}, {dw.data(), type, weights}},
         one_out{{dw.data(), type, weights}};

@@ -12,12 +12,6 @@ namespace {
 const attributes same = {.auto_pad = "same_upper"};
 const dims weights_shape = {3, 3, 4, 4};
 
-// Small whole numbers are exact in bf16: their upper 16 bits as f32 are the value.
-bf16 to_bf16(float value) {
-    static_assert(sizeof(float) == sizeof(std::uint32_t));
-    return static_cast<bf16>(__builtin_bit_cast(std::uint32_t, value) >> 16);
-}
-
 }  // namespace
 
 int main() {

@@ -55,10 +55,8 @@ const conv_layer::plans &conv_layer::plans_for(const dims &src) {
         infer_shape(kind_of(shape_.transposed, forward_step), src, weights_shape_, attributes_);
     const logical_tensor x(0, type_, src), w(1, type_, weights_shape_), y(2, type_, dst),
         b(3, type_, {shape_.out});
-    const options on_engine{.on = &engine_};
-    // That a bias gradient is wanted is all that counts here; its memory comes with each call.
-    const tensor some_bias;
-    const options with_bias_gradient{.diff_bias = &some_bias, .on = &engine_};
+    const compile_options on_engine{.on = &engine_},
+        with_bias_gradient{.diff_bias = true, .on = &engine_};
 
     std::vector<logical_tensor> forward_inputs = {x, w}, weights_outputs = {w};
     if (shape_.bias) forward_inputs.push_back(b), weights_outputs.push_back(b);

@@ -1,18 +1,11 @@
-// The 16-bit copies on which convolutions work: conversion from f32 and back.
+// The 16-bit copies on which convolutions work.
 #pragma once
 
-#include <cstdint>
 #include <vector>
 
 #include <convgrad/tensor.hpp>
 
 namespace convgrad::train {
-
-/// Round to nearest even; too large becomes infinity, NaN stays NaN.
-std::uint16_t to_bf16(float x);
-float from_bf16(std::uint16_t x);
-std::uint16_t to_f16(float x);
-float from_f16(std::uint16_t x);
 
 /// A tensor of the convolutions' data type beside an f32 array. For f32 the array itself serves.
 class narrow_copy {
@@ -27,7 +20,8 @@ public:
 
 private:
     data_type type_;
-    std::vector<std::uint16_t> bits_;
+    std::vector<bf16> bf16_;
+    std::vector<f16> f16_;
 };
 
 }  // namespace convgrad::train

@@ -1,9 +1,11 @@
 // Everything: #include <convgrad/convgrad.hpp>
 #pragma once
 
+#include <convgrad/convert.hpp>
 #include <convgrad/eager.hpp>
 #include <convgrad/engine.hpp>
 #include <convgrad/error.hpp>
+#include <convgrad/explain.hpp>
 #include <convgrad/graph.hpp>
 #include <convgrad/op.hpp>
 #include <convgrad/op_kind.hpp>

@@ -45,6 +45,20 @@ struct options {
     const stream *queue = nullptr;
 };
 
+/// The same for ops that are compiled: tensors come with each execution, so that here they are
+/// flags.
+struct compile_options {
+    /// As in `options`.
+    bool accumulate = false;
+    /// Weights gradients: the last output is the bias gradient.
+    bool diff_bias = false;
+    bool relu = false;
+    /// Forward ops: the last input is a tensor to add.
+    bool add = false;
+    /// Where to run; null: default_engine().
+    const engine *on = nullptr;
+};
+
 /// `bias` may be an empty tensor (`{}`).
 CONVGRAD_API void convolution(const tensor &src, const tensor &weights, const tensor &bias,
     const tensor &dst, const attributes &attrs = {}, const options &opts = {});
@@ -73,21 +87,22 @@ CONVGRAD_API void conv_transpose_backward(const tensor &src, const tensor &diff_
     const attributes &attrs = {}, const options &opts = {});
 
 /// One op made ready for given tensors, with all that an eager call offers. `inputs` and `outputs`
-/// are the op's own, in its order; ids need not differ. Of `opts.add` and `opts.diff_bias` it only
-/// matters whether they are null: if not, the tensor to add is the last input, the bias gradient
-/// the last output. Execute with tensors in the same order. Shape inputs work as in graphs.
-CONVGRAD_API compiled_partition compile(op_kind kind, list_view<logical_tensor> inputs,
-    list_view<logical_tensor> outputs, const attributes &attrs = {}, const options &opts = {});
+/// are the op's own, in its order, with those of `opts` behind them; ids need not differ. Execute
+/// with tensors in the same order. Shape inputs work as in graphs.
+[[nodiscard]] CONVGRAD_API compiled_partition compile(op_kind kind,
+    list_view<logical_tensor> inputs, list_view<logical_tensor> outputs,
+    const attributes &attrs = {}, const compile_options &opts = {});
 
 /// Both gradients of a layer made ready: `layer` is convolution or conv_transpose, inputs are src,
 /// diff_dst, weights; outputs are diff_src, diff_weights and optionally diff_bias.
-CONVGRAD_API compiled_partition compile_backward(op_kind layer, list_view<logical_tensor> inputs,
-    list_view<logical_tensor> outputs, const attributes &attrs = {}, const options &opts = {});
+[[nodiscard]] CONVGRAD_API compiled_partition compile_backward(op_kind layer,
+    list_view<logical_tensor> inputs, list_view<logical_tensor> outputs,
+    const attributes &attrs = {}, const compile_options &opts = {});
 
 /// The shape of output 0 for inputs of these shapes. `first` and `second` are inputs 0 and 1 (of an
-/// op with one input, `second` is empty). For
-/// weights gradients `second` is diff_dst, and the kernel size cannot be inferred: invalid_shape.
-CONVGRAD_API dims infer_shape(
+/// op with one input, `second` is empty). For weights gradients `second` is diff_dst, and the
+/// kernel size cannot be inferred: invalid_shape.
+[[nodiscard]] CONVGRAD_API dims infer_shape(
     op_kind kind, const dims &first, const dims &second, const attributes &attrs = {});
 
 /// The padding that auto_pad stands for, or the explicit one: begin and end per spatial axis.
@@ -97,7 +112,7 @@ struct resolved_pads {
 /// `data` is the shape from which the specification takes the length (section 4): src, or diff_dst
 /// for the transposed gradients; `other` is the second data tensor where one is known (diff_dst of
 /// ConvolutionBackwardData, whose `data` is diff_src), else empty.
-CONVGRAD_API resolved_pads resolve_pads(op_kind kind, const dims &data, const dims &other,
-    const dims &kernel, const attributes &attrs = {});
+[[nodiscard]] CONVGRAD_API resolved_pads resolve_pads(op_kind kind, const dims &data,
+    const dims &other, const dims &kernel, const attributes &attrs = {});
 
 }  // namespace convgrad

@@ -16,7 +16,7 @@ using attribute_value = std::variant<std::int64_t, dims, std::string, float, boo
 
 /// The kind named by `name`: the specification's name, an older one ("ConvolutionBackpropWeights"),
 /// or either with a version ("-1"). Throws invalid_op, proposing the nearest name.
-CONVGRAD_API op_kind op_kind_from_name(std::string_view name);
+[[nodiscard]] CONVGRAD_API op_kind op_kind_from_name(std::string_view name);
 
 /// One operation of a graph: its kind, attributes, and the tensors it reads and writes.
 class CONVGRAD_API op {

@@ -141,6 +141,7 @@ class Refusal:
 
     algorithm: str
     instruction_set: str
+    seconds: float
     reason: str
 
 class Explanation:
@@ -153,6 +154,7 @@ class Explanation:
     output_shape: tuple[int, ...]
     threads: int
     workspace: int
+    seconds: float
     flops: float
     refusals: list[Refusal]
 

@@ -24,12 +24,8 @@ compiled_partition compile_op(std::string_view name, nb::handle inputs, nb::hand
     const std::vector<logical_tensor> ins = descriptions_from_python(inputs, "inputs");
     const std::vector<logical_tensor> outs = descriptions_from_python(outputs, "outputs");
     const attributes attrs = attributes_from_python(attribute_values, rank_of(ins));
-    const tensor present;
-    const options opts{.accumulate = accumulate,
-        .diff_bias = diff_bias ? &present : nullptr,
-        .relu = relu,
-        .add = add ? &present : nullptr,
-        .on = on};
+    const compile_options opts{
+        .accumulate = accumulate, .diff_bias = diff_bias, .relu = relu, .add = add, .on = on};
     const nb::gil_scoped_release released;
     if (name == "convolution_backward")
         return compile_backward(op_kind::convolution, ins, outs, attrs, opts);

@@ -9,7 +9,7 @@
 #include <bit>
 #include <cstdint>
 
-#include <convgrad/tensor.hpp>
+#include <convgrad/convert.hpp>
 
 namespace convgrad::conv {
 
@@ -18,20 +18,11 @@ inline float to_float(float v) {
 }
 
 inline float to_float(bf16 v) {
-    return std::bit_cast<float>(std::uint32_t{static_cast<std::uint16_t>(v)} << 16);
+    return to_f32(v);
 }
 
 inline float to_float(f16 v) {
-    const std::uint32_t bits = static_cast<std::uint16_t>(v);
-    const std::uint32_t sign = (bits & 0x8000U) << 16, exponent = bits >> 10 & 31U;
-    const std::uint32_t fraction = bits & 0x3ffU;
-    if (exponent == 0) {  // zero or subnormal: a whole number of 2^-24
-        const float magnitude = static_cast<float>(fraction) * 0x1p-24F;
-        return sign ? -magnitude : magnitude;
-    }
-    const std::uint32_t wide = exponent == 31 ? 0xffU : exponent + 112;
-    const std::uint32_t quiet = exponent == 31 && fraction ? 0x400000U : 0;
-    return std::bit_cast<float>(sign | wide << 23 | fraction << 13 | quiet);
+    return to_f32(v);
 }
 
 /// The nearest value of a 16-bit format with `Fraction` stored fraction bits and a smallest normal

@@ -9,7 +9,7 @@
 #include <span>
 #include <vector>
 
-#include <convgrad/graph.hpp>
+#include <convgrad/eager.hpp>
 
 #include "engine/engine.hpp"
 #include "op/lower.hpp"
@@ -52,6 +52,14 @@ struct [[gnu::visibility("hidden")]] compiled_partition::impl {
     void execute(const stream &where, std::span<const tensor> ins, std::span<const tensor> outs,
         void *user_workspace) const;
 };
+
+/// The options of a compiled op as flags, and the engine that they name.
+inline ops::op_flags flags_of(const compile_options &opts) {
+    return {opts.accumulate, opts.diff_bias, opts.relu, opts.add};
+}
+inline const engine &engine_of(const compile_options &opts) {
+    return opts.on != nullptr ? *opts.on : default_engine();
+}
 
 /// Checks each stage, infers its outputs and plans it. Throws what the specification says.
 std::shared_ptr<const compiled_partition::impl> compile_stages(std::vector<stage> stages,

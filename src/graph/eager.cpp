@@ -20,6 +20,10 @@ logical_tensor described(const tensor &t) {
     return {0, t.type, t.shape, t.strides};
 }
 
+ops::op_flags flags_of(const options &opts) {
+    return {opts.accumulate, opts.diff_bias != nullptr, opts.relu, opts.add != nullptr};
+}
+
 /// One op with its tensors, checked and planned, about to run.
 class call {
 public:
@@ -27,7 +31,7 @@ public:
     call(op_kind kind, std::initializer_list<const tensor *> inputs,
         std::initializer_list<const tensor *> outputs, const attributes &attrs, const options &opts,
         const engine::impl &on)
-        : attrs_(ops::parse(kind, attrs, (*inputs.begin())->shape.size(), opts)) {
+        : attrs_(ops::parse(kind, attrs, (*inputs.begin())->shape.size(), flags_of(opts))) {
         for (const tensor *t : inputs) inputs_[input_count_++] = t;
         for (const tensor *t : outputs)
             if (t != nullptr) outputs_[output_count_++] = t;
@@ -118,8 +122,7 @@ options without_bias(options opts) {
 void check_apart(op_kind kind, std::string_view name, const tensor &t,
     std::initializer_list<const tensor *> outputs) {
     for (const tensor *out : outputs)
-        if (out != nullptr && out->data != nullptr && out->data == t.data && !is_empty(t.shape)
-            && !is_empty(out->shape))
+        if (out != nullptr && shares_memory(*out, t))
             ops::fail(error_code::invalid_argument, kind, {},
                 ops::cat(name, " has the same data pointer as an output; they must not overlap"));
 }

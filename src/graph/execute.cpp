@@ -112,10 +112,6 @@ std::unique_ptr<const engines::plan> resolve_at_execution(
     return nullptr;
 }
 
-bool shares_memory(const tensor &a, const tensor &b) {
-    return a.data != nullptr && a.data == b.data && !is_empty(a.shape) && !is_empty(b.shape);
-}
-
 /// What check_memory() cannot see: one op's output in the place of another op's tensor.
 void check_across(const step &first, std::span<const tensor> ins, std::span<const tensor> outs) {
     for (std::size_t o = 0; o < outs.size(); ++o) {

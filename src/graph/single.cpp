@@ -24,9 +24,9 @@ std::size_t rank_of(op_kind kind, tensor_list inputs) {
 /// A stage whose tensors are at `inputs` and `outputs` of the partition's, of which `ins` are
 /// known.
 stage make_stage(op_kind kind, tensor_list ins, std::vector<std::size_t> inputs,
-    std::vector<std::size_t> outputs, const attributes &attrs, const options &opts) {
+    std::vector<std::size_t> outputs, const attributes &attrs, const compile_options &opts) {
     stage made;
-    made.attrs = ops::parse(kind, attrs, rank_of(kind, ins), opts);
+    made.attrs = ops::parse(kind, attrs, rank_of(kind, ins), flags_of(opts));
     made.inputs = std::move(inputs);
     made.outputs = std::move(outputs);
     return made;
@@ -42,28 +42,24 @@ std::vector<logical_tensor> copy_of(tensor_list list) {
     return {list.begin(), list.end()};
 }
 
-void check_bias_output(op_kind kind, const options &opts, std::size_t outputs, std::size_t with) {
-    if (opts.diff_bias != nullptr && outputs != with)
+void check_bias_output(
+    op_kind kind, const compile_options &opts, std::size_t outputs, std::size_t with) {
+    if (opts.diff_bias && outputs != with)
         refuse(kind, ops::cat("option diff_bias is set, but ", outputs,
                          " outputs are given; the "
                          "bias gradient is output ",
                          with - 1));
 }
 
-const engine &engine_of(const options &opts) {
-    if (opts.queue != nullptr) return opts.queue->get_engine();
-    return opts.on != nullptr ? *opts.on : default_engine();
-}
-
 }  // namespace
 
 compiled_partition compile(op_kind kind, list_view<logical_tensor> inputs,
-    list_view<logical_tensor> outputs, const attributes &attrs, const options &opts) {
+    list_view<logical_tensor> outputs, const attributes &attrs, const compile_options &opts) {
     return guarded("compile", [&] {
         std::vector<std::size_t> positions = first_positions(inputs.size());
-        const bool absent_bias = opts.add != nullptr && inputs.size() == 3;
+        const bool absent_bias = opts.add && inputs.size() == 3;
         if (absent_bias) positions.insert(positions.begin() + 2, stage::absent);
-        if (opts.add != nullptr && (inputs.size() < 3 || inputs.size() > 4))
+        if (opts.add && (inputs.size() < 3 || inputs.size() > 4))
             refuse(kind, ops::cat("option add is set, but ", inputs.size(),
                              " inputs are given; it "
                              "takes src, weights, optionally bias, and the tensor to add"));
@@ -77,7 +73,7 @@ compiled_partition compile(op_kind kind, list_view<logical_tensor> inputs,
 }
 
 compiled_partition compile_backward(op_kind layer, list_view<logical_tensor> inputs,
-    list_view<logical_tensor> outputs, const attributes &attrs, const options &opts) {
+    list_view<logical_tensor> outputs, const attributes &attrs, const compile_options &opts) {
     return guarded("compile_backward", [&] {
         const bool plain = layer == op_kind::convolution;
         if (!plain && layer != op_kind::conv_transpose)
@@ -93,8 +89,8 @@ compiled_partition compile_backward(op_kind layer, list_view<logical_tensor> inp
                               " outputs; it takes src, diff_dst, weights, and diff_src, "
                               "diff_weights, optionally diff_bias"));
         check_bias_output(weights_kind, opts, outputs.size(), 3);
-        options data_options = opts;
-        data_options.diff_bias = nullptr;
+        compile_options data_options = opts;
+        data_options.diff_bias = false;
         std::vector<std::size_t> weights_outputs = {1};
         if (outputs.size() == 3) weights_outputs.push_back(2);
         std::vector<stage> stages;

@@ -89,6 +89,10 @@ void fill_in(logical_tensor &into, const logical_tensor &known) {
     if (!says_shape && into.strides.empty()) into.strides = known.strides;
 }
 
+bool shares_memory(const tensor &a, const tensor &b) {
+    return a.data != nullptr && a.data == b.data && !is_empty(a.shape) && !is_empty(b.shape);
+}
+
 dims read_shape(const tensor &t) {
     dims values;
     if (t.shape.size() != 1) return values;

@@ -29,4 +29,7 @@ void fill_in(logical_tensor &into, const logical_tensor &known);
 /// The s32 values that a shape input holds.
 dims read_shape(const tensor &t);
 
+/// True when both begin at the same address. Of an empty tensor the address means nothing.
+bool shares_memory(const tensor &a, const tensor &b);
+
 }  // namespace convgrad

@@ -209,15 +209,14 @@ void refuse_option(const parsed_attributes &to, std::string_view option, std::st
     refuse(to, "option ", option, " is set; only ", takers, " take it");
 }
 
-void check_options(const parsed_attributes &to, const op_schema &schema, const options &opts) {
+void check_options(const parsed_attributes &to, const op_schema &schema, const op_flags &opts) {
     const op_roles &roles = schema.roles;
     const bool weights = roles.what == conv::pass::backward_weights;
     if (opts.accumulate && schema.find(attribute_id::accumulate) == nullptr)
         refuse_option(to, "accumulate", "gradients");
-    if (opts.diff_bias != nullptr && !weights) refuse_option(to, "diff_bias", "weights gradients");
+    if (opts.diff_bias && !weights) refuse_option(to, "diff_bias", "weights gradients");
     if (opts.relu && !roles.is_layer()) refuse_option(to, "relu", "Convolution and ConvTranspose");
-    if (opts.add != nullptr && !roles.is_layer())
-        refuse_option(to, "add", "Convolution and ConvTranspose");
+    if (opts.add && !roles.is_layer()) refuse_option(to, "add", "Convolution and ConvTranspose");
 }
 
 /// The field of an eager call's attributes, if it says something: lists that are not empty, words
@@ -320,7 +319,7 @@ parsed_attributes check_op(const op &node) {
 }
 
 parsed_attributes parse(
-    op_kind kind, const attributes &attrs, std::size_t rank, const options &opts) {
+    op_kind kind, const attributes &attrs, std::size_t rank, const op_flags &opts) {
     const op_schema &schema = schema_of(kind);
     parsed_attributes to{.kind = kind, .op_name = {}};
     if (schema.epilogue)
@@ -346,7 +345,7 @@ parsed_attributes parse(
     check_output_padding(to);
     to.accumulate = opts.accumulate;
     to.relu = opts.relu;
-    to.add = opts.add != nullptr;
+    to.add = opts.add;
     return to;
 }
 

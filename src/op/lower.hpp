@@ -19,7 +19,6 @@ namespace convgrad {
 
 // include/convgrad/eager.hpp
 struct attributes;
-struct options;
 
 }  // namespace convgrad
 
@@ -48,11 +47,16 @@ struct parsed_attributes {
 /// and outputs; data types. Throws invalid_op. The result refers to the op's name.
 parsed_attributes check_op(const op &node);
 
+/// What eager and compiled calls ask for beyond attributes.
+struct op_flags {
+    bool accumulate = false, diff_bias = false, relu = false, add = false;
+};
+
 /// The same for an eager call on data tensors of this rank: empty lists get their defaults. Options
 /// that the op does not take (accumulate for a forward op, diff_bias for anything but a weights
 /// gradient, relu and add for a gradient) are refused.
 parsed_attributes parse(
-    op_kind kind, const attributes &attrs, std::size_t rank, const options &opts);
+    op_kind kind, const attributes &attrs, std::size_t rank, const op_flags &opts);
 
 /// Number of inputs and outputs, and their data types (check_op includes it). Throws invalid_op.
 void check_arguments(const parsed_attributes &attrs, std::span<const logical_tensor> inputs,

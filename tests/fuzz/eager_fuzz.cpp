@@ -189,10 +189,10 @@ void run_call(const call &c, const layer &l, const options &opts, bool spoilt, b
 }
 
 void compile_call(input &in, const call &c, const layer &l, const options &opts) {
-    const tensor some;
-    options all = opts;
-    all.add = c.has_add ? &some : nullptr;
-    all.diff_bias = c.has_diff_bias ? &some : nullptr;
+    const compile_options plain{.accumulate = opts.accumulate, .relu = opts.relu, .on = opts.on};
+    compile_options all = plain;
+    all.add = c.has_add;
+    all.diff_bias = c.has_diff_bias;
     std::vector<logical_tensor> inputs = {c.first, c.second}, outputs = {c.output};
     if (c.has_bias || c.has_add) inputs.push_back(c.has_bias ? c.bias : logical_tensor{});
     if (c.has_add) inputs.push_back(c.add);
@@ -207,7 +207,7 @@ void compile_call(input &in, const call &c, const layer &l, const options &opts)
         const logical_tensor both_in[] = {
             {0, l.type, l.src}, {1, l.type, l.dst}, {2, l.type, l.weights}};
         const logical_tensor both_out[] = {{3, l.type, l.src}, {4, l.type, l.weights}};
-        succeeds([&] { compile_backward(l.forward(), both_in, both_out, l.attrs, opts); });
+        succeeds([&] { return compile_backward(l.forward(), both_in, both_out, l.attrs, plain); });
     }
 }
 
@@ -229,11 +229,11 @@ void run(input &in) {
         opts.accumulate = opts.accumulate != in.chance(4);
         opts.relu = opts.relu != in.chance(4);
     }
-    succeeds([&] { infer_shape(c.kind, *c.first.shape, *c.second.shape, l.attrs); });
+    succeeds([&] { return infer_shape(c.kind, *c.first.shape, *c.second.shape, l.attrs); });
     if (in.chance(4)) {
         const dims data = in.chance(2) ? l.src : in.numbers(l.axes + 2),
                    kernel = in.numbers(l.axes);
-        succeeds([&] { resolve_pads(c.kind, data, l.dst, kernel, l.attrs); });
+        succeeds([&] { return resolve_pads(c.kind, data, l.dst, kernel, l.attrs); });
     }
     compile_call(in, c, l, opts);
     // The length of diff_src does not always follow from diff_dst: that may be refused.

@@ -134,7 +134,7 @@ TEST(single, compiled_op_equals_eager_call) {
     const logical_tensor dst = add.described(3);
     compile(op_kind::convolution,
         {l.src.described(0), l.weights.described(1), bias.described(2), dst}, {dst}, l.attrs,
-        {.relu = true, .add = &added})
+        {.relu = true, .add = true})
         .execute(
             stream(), {l.src.view(), l.weights.view(), bias.view(), add.view()}, {compiled.view()});
     EXPECT_EQ(compiled.values(), eager.values());
@@ -163,26 +163,26 @@ TEST(single, compiled_pair_equals_eager_pair) {
 TEST(single, refuses_wrong_lists) {
     const layer l;
     const logical_tensor src = l.src.described(0), weights = l.weights.described(1);
-    const tensor some;
     expect_error(invalid_argument, {"Convolution", "input 0"},
-        [&] { compile(op_kind::convolution, {}, {}, l.attrs); });
+        [&] { return compile(op_kind::convolution, {}, {}, l.attrs); });
     expect_error(invalid_op, {"Convolution", "1 inputs"},
-        [&] { compile(op_kind::convolution, {src}, {f32(2)}, l.attrs); });
+        [&] { return compile(op_kind::convolution, {src}, {f32(2)}, l.attrs); });
     expect_error(invalid_op, {"Convolution", "0 outputs"}, [&] {
-        compile(op_kind::convolution, {src, weights}, {}, l.attrs);
+        return compile(op_kind::convolution, {src, weights}, {}, l.attrs);
     });
     expect_error(invalid_argument, {"add", "2 inputs"}, [&] {
-        compile(op_kind::convolution, {src, weights}, {f32(2)}, l.attrs, {.add = &some});
+        return compile(op_kind::convolution, {src, weights}, {f32(2)}, l.attrs, {.add = true});
     });
     expect_error(invalid_argument, {"diff_bias", "1 outputs"}, [&] {
-        compile(op_kind::convolution_backward_weights, {src, l.diff_dst.described(2)}, {weights},
-            l.attrs, {.diff_bias = &some});
+        return compile(op_kind::convolution_backward_weights, {src, l.diff_dst.described(2)},
+            {weights}, l.attrs, {.diff_bias = true});
     });
     expect_error(invalid_argument, {"compile_backward", "2 inputs"}, [&] {
-        compile_backward(op_kind::convolution, {src, weights}, {src, weights});
+        return compile_backward(op_kind::convolution, {src, weights}, {src, weights});
     });
     expect_error(invalid_argument, {"Convolution or ConvTranspose"}, [&] {
-        compile_backward(op_kind::convolution_backward_data, {src, src, weights}, {src, weights});
+        return compile_backward(
+            op_kind::convolution_backward_data, {src, src, weights}, {src, weights});
     });
 }
 

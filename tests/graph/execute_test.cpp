@@ -11,7 +11,7 @@ namespace {
 
 using enum error_code;
 
-compiled_partition weights_gradient(const layer &l, const options &opts = {}) {
+compiled_partition weights_gradient(const layer &l, const compile_options &opts = {}) {
     return compile(op_kind::convolution_backward_weights,
         {l.src.described(0), l.diff_dst.described(1)}, {l.weights.described(2)}, l.attrs, opts);
 }
@@ -103,9 +103,8 @@ TEST(execute, adds_in_place) {
     buffer plain({1, 2, 2, 3}), sum = buffer::filled({1, 2, 2, 3}, 10.0F);
     convolution(src.view(), weights.view(), {}, plain.view());
     const logical_tensor t = src.described(0);
-    const tensor any;
     const compiled_partition c =
-        compile(op_kind::convolution, {t, weights.described(1), t}, {t}, {}, {.add = &any});
+        compile(op_kind::convolution, {t, weights.described(1), t}, {t}, {}, {.add = true});
     c.execute(stream(), {src.view(), weights.view(), sum.view()}, {sum.view()});
     for (std::size_t i = 0; i < 12; ++i) EXPECT_EQ(sum.values()[i], plain.values()[i] + 10.0F);
 }
@@ -282,6 +281,45 @@ TEST(execute, respects_the_workspace_limit) {
     } catch (const error &e) {
         EXPECT_EQ(e.code(), out_of_memory) << e.what();
     }
+}
+
+// An empty tensor has no memory: where it points means nothing, in whatever way an op is called.
+TEST(empty_tensors, may_share_addresses_in_every_way_to_call) {
+    const buffer weights({3, 3, 3, 4});
+    const attributes attrs{.pads_begin = {1, 1}, .pads_end = {1, 1}};
+    float place = 7;
+    const tensor src(&place, {0, 5, 5, 3}), diff_dst(&place, {0, 5, 5, 4});
+    const logical_tensor ls = f32(0, src.shape), ld = f32(1, diff_dst.shape),
+                         lw = weights.described(2);
+    buffer eager = buffer::filled({3, 3, 3, 4}, 9.0F), compiled = eager;
+    convolution_backward(src, diff_dst, weights.view(), src, eager.view(), attrs);
+    compile_backward(op_kind::convolution, {ls, ld, lw}, {ls, lw}, attrs)
+        .execute(stream(), {src, diff_dst, weights.view()}, {src, compiled.view()});
+    EXPECT_EQ(eager.values(), std::vector<float>(eager.values().size(), 0.0F));
+    EXPECT_EQ(compiled.values(), eager.values());
+    convolution(src, weights.view(), {}, diff_dst, attrs, {.add = &diff_dst});
+    compile(op_kind::convolution, {ls, lw, ld}, {ld}, attrs, {.add = true})
+        .execute(stream(), {src, weights.view(), diff_dst}, {diff_dst});
+    EXPECT_EQ(place, 7);
+}
+
+// The same with elements is refused, in whatever way.
+TEST(empty_tensors, others_must_not_share_addresses) {
+    const layer l;
+    buffer both(l.src.shape());
+    buffer diff_weights(l.weights.shape());
+    const std::initializer_list<std::string_view> parts = {"same data pointer", "overlap"};
+    expect_error(error_code::invalid_argument, parts, [&] {
+        convolution_backward(both.view(), l.diff_dst.view(), l.weights.view(), both.view(),
+            diff_weights.view(), l.attrs);
+    });
+    const compiled_partition c = compile_backward(op_kind::convolution,
+        {l.src.described(0), l.diff_dst.described(1), l.weights.described(2)},
+        {l.src.described(3), l.weights.described(4)}, l.attrs);
+    expect_error(error_code::invalid_argument, parts, [&] {
+        c.execute(stream(), {both.view(), l.diff_dst.view(), l.weights.view()},
+            {both.view(), diff_weights.view()});
+    });
 }
 
 }  // namespace

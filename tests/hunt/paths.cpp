@@ -97,13 +97,11 @@ void call_compiled(trial &t, const convgrad::engine &on, draw &random) {
     using namespace convgrad;
     const problem &p = t.p;
     const eager_attributes attrs(p, random);
-    options opts;
-    opts.on = &on;
-    opts.accumulate = p.accumulate;
-    opts.relu = p.relu;
-    const tensor something;
-    if (p.add) opts.add = &something;
-    if (p.diff_bias && p.what == gradient::weights) opts.diff_bias = &something;
+    const compile_options opts{.accumulate = p.accumulate,
+        .diff_bias = p.diff_bias && p.what == gradient::weights,
+        .relu = p.relu,
+        .add = p.add,
+        .on = &on};
     std::vector<logical_tensor> inputs, outputs;
     std::vector<tensor> in, out;
     for (memory *m : t.inputs()) {

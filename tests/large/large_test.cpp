@@ -285,12 +285,12 @@ TEST(large, overflow_is_refused_when_inferring) {
         // Enormous pads and dilations can cancel in the shape; offsets still overflow.
         if (c.attrs.dilations.empty())
             expect_error(error_code::invalid_shape, {"Convolution", c.says, "overflows"},
-                [&] { infer_shape(op_kind::convolution, c.src, c.weights, c.attrs); });
+                [&] { return infer_shape(op_kind::convolution, c.src, c.weights, c.attrs); });
     expect_error(error_code::invalid_shape, {"ConvTranspose", "overflows"}, [] {
-        infer_shape(op_kind::conv_transpose, {1, two32, 1}, {3, 1, 1}, {.strides = {two32}});
+        return infer_shape(op_kind::conv_transpose, {1, two32, 1}, {3, 1, 1}, {.strides = {two32}});
     });
     expect_error(error_code::invalid_shape, {"auto_pad", "overflows"}, [] {
-        resolve_pads(op_kind::convolution, {1, 8, 1}, {}, {most},
+        return resolve_pads(op_kind::convolution, {1, 8, 1}, {}, {most},
             {.dilations = {most}, .auto_pad = "same_upper"});
     });
 }
@@ -300,7 +300,7 @@ TEST(large, overflow_is_refused_when_compiling) {
         const logical_tensor src(0, data_type::f32, c.src), weights(1, data_type::f32, c.weights);
         const logical_tensor dst(2, data_type::f32);
         expect_error(error_code::invalid_shape, {"Convolution", c.says, "overflows"}, [&] {
-            compile(op_kind::convolution, {src, weights}, {dst}, c.attrs);
+            return compile(op_kind::convolution, {src, weights}, {dst}, c.attrs);
         });
         // In a graph, either as the op's own shapes or as those given to compile().
         op node(0, op_kind::convolution);
@@ -339,7 +339,7 @@ TEST(large, strides_that_overflow_are_refused) {
         expect_error(error_code::invalid_shape, {"diff_src", "overflows"},
             [&] { convolution_backward_data(dst, weights, src); });
         expect_error(error_code::invalid_shape, {"src", "overflows"}, [&] {
-            compile_backward(op_kind::convolution,
+            return compile_backward(op_kind::convolution,
                 {{0, data_type::f32, shape, strides}, {1, data_type::f32, dst.shape},
                     {2, data_type::f32, weights.shape}},
                 {{3, data_type::f32, shape}, {4, data_type::f32, weights.shape}});

@@ -231,7 +231,7 @@ TEST_P(allocation_failure, eager) {
 TEST_P(allocation_failure, compile_and_execute) {
     int failures = 0;
     for_each_layer([&](const typed_layer &l, const engine &on) {
-        const options opts{.on = &on};
+        const compile_options opts{.on = &on};
         struct state {
             std::vector<tensor> ins;
             std::vector<logical_tensor> described_ins, described_outs;

@@ -112,12 +112,8 @@ struct epilogue {
 /// What `out` has to hold.
 inline void compute_reference(op_kind kind, const attributes &attrs, operand &in0, operand &in1,
     operand &out, const epilogue &extra = {}) {
-    const tensor dummy;
-    options opts;
-    opts.relu = extra.relu;
-    opts.add = extra.add != nullptr ? &dummy : nullptr;
-    opts.diff_bias = extra.diff_bias != nullptr ? &dummy : nullptr;
-    const auto parsed = ops::parse(kind, attrs, in0.lt.shape->size(), opts);
+    const auto parsed = ops::parse(kind, attrs, in0.lt.shape->size(),
+        {.diff_bias = extra.diff_bias != nullptr, .relu = extra.relu, .add = extra.add != nullptr});
     std::vector<logical_tensor> inputs = {in0.lt, in1.lt};
     if (extra.bias != nullptr || extra.add != nullptr)
         inputs.push_back(extra.bias != nullptr ? extra.bias->lt : logical_tensor{});

@@ -91,7 +91,7 @@ TEST(apart, outputs_that_overlap_themselves_are_refused_everywhere) {
     logical_tensor output(3, data_type::f32, {3, 3, 4});
     output.strides = {1, 1, 9};
     expect_error(error_code::invalid_shape, parts, [&] {
-        compile(op_kind::convolution_backward_weights, inputs, {&output, 1}, {}, {});
+        return compile(op_kind::convolution_backward_weights, inputs, {&output, 1}, {}, {});
     });
     EXPECT_EQ(weights, std::vector<float>(64, 7));
     // Inputs may: a signal in windows of three.

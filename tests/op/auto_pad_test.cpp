@@ -220,18 +220,18 @@ TEST(resolve_pads, honours_the_data_format) {
 
 TEST(resolve_pads, refuses_what_does_not_fit) {
     expect_error(error_code::invalid_shape, {"Convolution", "[1, 8, 3]", "[3, 3]"}, [] {
-        resolve_pads(convolution, {1, 8, 3}, {}, {3, 3});
+        return resolve_pads(convolution, {1, 8, 3}, {}, {3, 3});
     });
     expect_error(error_code::invalid_shape, {"strides", "[1]", "2 spatial axes"}, [] {
-        resolve_pads(convolution, {1, 8, 8, 3}, {}, {3, 3}, {.strides = {1}});
+        return resolve_pads(convolution, {1, 8, 8, 3}, {}, {3, 3}, {.strides = {1}});
     });
     expect_error(error_code::invalid_shape, {"[0]", "at least one tap"}, [] {
-        resolve_pads(convolution, {1, 8, 3}, {}, {0});
+        return resolve_pads(convolution, {1, 8, 3}, {}, {0});
     });
     expect_error(error_code::invalid_shape, {"auto_pad", "not known"},
-        [] { resolve_pads(convolution, {}, {}, {3}, {.auto_pad = "same_upper"}); });
+        [] { return resolve_pads(convolution, {}, {}, {3}, {.auto_pad = "same_upper"}); });
     expect_error(
-        error_code::invalid_shape, {"rank"}, [] { resolve_pads(convolution, {}, {}, {}); });
+        error_code::invalid_shape, {"rank"}, [] { return resolve_pads(convolution, {}, {}, {}); });
 }
 
 }  // namespace

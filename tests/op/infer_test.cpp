@@ -271,7 +271,7 @@ TEST(infer, a_negative_length_of_diff_src_is_left_open) {
         [&] { test::lowered(node); });
     expect_error(
         error_code::invalid_shape, {"diff_src must be given", "spatial axis 0", "negative"}, [] {
-            infer_shape(convolution_backward_data, {3, 1, 4}, {2, 5, 4},
+            return infer_shape(convolution_backward_data, {3, 1, 4}, {2, 5, 4},
                 {.strides = {5}, .pads_begin = {2}, .pads_end = {2}});
         });
     op given = op_with(convolution_backward_data, 1, {3, 1, 4}, {2, 5, 4}, {3, 1, 5});
@@ -324,10 +324,10 @@ TEST(infer_shape, answers_eager_callers) {
     EXPECT_EQ(infer_shape(conv_transpose_backward_data, {1, 5, 5}, {2, 5, 3}), (dims{1, 4, 3}));
     expect_error(
         error_code::invalid_shape, {"ConvolutionBackwardWeights", "diff_weights", "kernel"}, [] {
-            infer_shape(convolution_backward_weights, {1, 5, 3}, {1, 4, 5});
+            return infer_shape(convolution_backward_weights, {1, 5, 3}, {1, 4, 5});
         });
     expect_error(error_code::invalid_shape, {"Convolution", "src has rank 2"}, [] {
-        infer_shape(convolution, {1, 5}, {1, 4, 5});
+        return infer_shape(convolution, {1, 5}, {1, 4, 5});
     });
 }
 

@@ -230,9 +230,8 @@ TEST(lower, types_of_master_gradients) {
 }
 
 TEST(lower, add_and_relu_of_eager_calls) {
-    const tensor add;
     const ops::parsed_attributes attrs =
-        ops::parse(convolution, {}, 3, {.relu = true, .add = &add});
+        ops::parse(convolution, {}, 3, {.relu = true, .add = true});
     std::vector<logical_tensor> inputs{tensor_of(0, {2, 10, 6}), tensor_of(1, {3, 6, 8}),
         logical_tensor{}, tensor_of(3, {2, 8, 8}, data_type::f32, {64, 1, 8})};
     std::vector<logical_tensor> outputs{tensor_of(4, {2, 8, 8})};

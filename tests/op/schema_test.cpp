@@ -34,16 +34,16 @@ TEST(op_names, every_name_alias_and_version_gives_its_kind) {
 TEST(op_names, unknown_names_are_refused_with_a_proposal) {
     expect_error(error_code::invalid_op,
         {"ConvolutionBackpropWeigths", "did you mean ConvolutionBackpropWeights?"},
-        [] { op_kind_from_name("ConvolutionBackpropWeigths"); });
+        [] { return op_kind_from_name("ConvolutionBackpropWeigths"); });
     expect_error(error_code::invalid_op, {"\"convtranspose\"", "did you mean ConvTranspose?"},
-        [] { op_kind_from_name("convtranspose"); });
+        [] { return op_kind_from_name("convtranspose"); });
     expect_error(error_code::invalid_op, {"MatMul", "Known are Convolution, ConvolutionBackward"},
-        [] { op_kind_from_name("MatMul"); });
-    expect_error(
-        error_code::invalid_op, {"Convolution-2"}, [] { op_kind_from_name("Convolution-2"); });
-    expect_error(error_code::invalid_op, {"\"\""}, [] { op_kind_from_name(""); });
-    expect_error(
-        error_code::invalid_op, {"xxx..."}, [] { op_kind_from_name(std::string(100000, 'x')); });
+        [] { return op_kind_from_name("MatMul"); });
+    expect_error(error_code::invalid_op, {"Convolution-2"},
+        [] { return op_kind_from_name("Convolution-2"); });
+    expect_error(error_code::invalid_op, {"\"\""}, [] { return op_kind_from_name(""); });
+    expect_error(error_code::invalid_op, {"xxx..."},
+        [] { return op_kind_from_name(std::string(100000, 'x')); });
     expect_error(error_code::invalid_op, {"Convolutoin"}, [] { op(1, "Convolutoin"); });
 }
 

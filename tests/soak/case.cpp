@@ -232,12 +232,20 @@ logical_tensor described(std::size_t id, const tensor &t) {
     return {id, t.type, t.shape, t.strides};
 }
 
+compile_options flags_of(const step &s, const engine &on) {
+    return {.accumulate = s.l.accumulate,
+        .diff_bias = weights_gradient(s.l) && s.l.bias,
+        .relu = s.l.relu,
+        .add = s.l.add,
+        .on = &on};
+}
+
 compiled_partition compile_step(const step &s, const engine &on) {
     std::vector<logical_tensor> in, out;
     for (const tensor &t : s.inputs) in.push_back(described(in.size(), t));
     if (s.l.add) in.push_back(described(in.size(), s.add));
     for (const tensor &t : s.outputs) out.push_back(described(10 + out.size(), t));
-    const options opts = options_of(s, on);
+    const compile_options opts = flags_of(s, on);
     if (s.l.what == task::backward) {
         const op_kind forward = s.l.transposed ? op_kind::conv_transpose : op_kind::convolution;
         return compile_backward(forward, in, out, s.l.attrs, opts);

@@ -7,7 +7,6 @@
 #include "train/adam.hpp"
 #include "train/conv_layer.hpp"
 #include "train/loss.hpp"
-#include "train/narrow.hpp"
 #include "train/simple_layers.hpp"
 
 using namespace convgrad;
@@ -151,40 +150,6 @@ TEST(adam, skips_a_step_with_gradients_that_are_not_finite) {
     EXPECT_TRUE(optimiser.step(0.1F, 8));
     EXPECT_NEAR(p.value[0], 0.9, 1e-5) << "Adam's first step has the length of the rate";
     EXPECT_NEAR(p.value[1], 2.1, 1e-5);
-}
-
-TEST(narrow, every_f16_comes_back) {
-    for (std::uint32_t bits = 0; bits < 0x10000; ++bits) {
-        const float x = from_f16(static_cast<std::uint16_t>(bits));
-        if (std::isnan(x)) {
-            EXPECT_TRUE(std::isnan(from_f16(to_f16(x))));
-            continue;
-        }
-        EXPECT_EQ(to_f16(x), bits);
-        const float b = from_bf16(static_cast<std::uint16_t>(bits));
-        if (!std::isnan(b)) {
-            EXPECT_EQ(to_bf16(b), bits);
-        }
-    }
-    EXPECT_EQ(from_f16(0x3c00), 1.0F);
-    EXPECT_EQ(from_f16(0x0001), 0x1p-24F);
-    EXPECT_EQ(from_f16(0xfbff), -65504.0F);
-}
-
-TEST(narrow, rounds_to_nearest_even) {
-    for (std::uint16_t bits = 0; bits < 0x7bff; ++bits) {
-        const float low = from_f16(bits), high = from_f16(static_cast<std::uint16_t>(bits + 1));
-        const float half = low + (high - low) / 2;
-        EXPECT_EQ(to_f16(half), (bits & 1) != 0 ? bits + 1 : bits);
-        EXPECT_EQ(to_f16(std::nextafter(half, 1e9F)), bits + 1);
-        EXPECT_EQ(to_f16(std::nextafter(half, 0.0F)), bits);
-    }
-    EXPECT_EQ(to_f16(65519.9F), 0x7bff);
-    EXPECT_EQ(to_f16(65520.0F), 0x7c00);
-    EXPECT_EQ(to_f16(-1e30F), 0xfc00);
-    EXPECT_EQ(to_bf16(1.00390625F), 0x3f80);
-    EXPECT_EQ(to_bf16(1.01171875F), 0x3f82);
-    EXPECT_TRUE(std::isnan(from_bf16(to_bf16(std::nanf("")))));
 }
 
 }  // namespace
