@@ -18,5 +18,5 @@ if ! cmp -s "$site/pins.txt" "$venv/installed.txt"; then
 fi
 python3 scripts/site.py build/site-pages
 # Not --quiet: warnings would not count then.
-NO_MKDOCS_2_WARNING=1 "$venv/bin/mkdocs" build --strict
+NO_MKDOCS_2_WARNING=1 "$venv/bin/mkdocs" build --strict --config-file build/mkdocs.yml
 echo "The site is in build/site; python3 -m http.server -d build/site shows it, with search."

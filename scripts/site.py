@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """The documents as the source of a site, and the check that every link among them leads somewhere.
 
-    scripts/site.py FOLDER     writes the pages that mkdocs.yml builds from (`make docs` does both)
+    scripts/site.py FOLDER     writes the pages of the site, and FOLDER/../mkdocs.yml to build it (`make docs` does both)
     scripts/site.py --check    fails if a link or an anchor of any document of the tree leads nowhere
 
 Documents stay where people read them in the tree, and link there. On the site the README is the first
@@ -206,7 +206,21 @@ class Site:
             path.write_text(text, encoding="utf-8")
         shutil.copytree(ROOT / "docs/images", self.folder / "images")
         shutil.copytree(ROOT / "docs/measured", self.folder / "measured")
+        self.write_settings()
         print(f"{len(self.pages)} pages in {self.folder}")
+
+    def write_settings(self):
+        """docs/site/mkdocs.yml, with `folder/*` of its navigation spelt out, the folder's own page first."""
+
+        def spelt_out(match):
+            indent, folder = match.groups()
+            inside = sorted(p for p in self.pages if p.startswith(folder + "/"))
+            inside.sort(key=lambda place: not place.endswith("/index.md"))
+            return "\n".join(f"{indent}- {place}" for place in inside)
+
+        text = (ROOT / "docs/site/mkdocs.yml").read_text(encoding="utf-8")
+        text = re.sub(r"^( *)- ([\w-]+)/\*$", spelt_out, text, flags=re.M)
+        (self.folder.parent / "mkdocs.yml").write_text(text, encoding="utf-8")
 
 
 def main():
