@@ -8,7 +8,7 @@ HUNT_PROBLEMS ?= 1000000
 HUNT_SEED ?= 1
 HUNT_PYTHON_PROBLEMS ?= 20000
 
-.PHONY: run test test-sanitize test-torch test-cuda check-reproducible docs wheel build setup install clean format tidy fuzz soak hunt hunt-python accuracy help
+.PHONY: run test test-sanitize test-aarch64 test-torch test-cuda check-reproducible docs wheel build setup install clean format tidy fuzz soak hunt hunt-python accuracy help
 
 run: build ## set up, build, check all ops and types, then train a network and write a report
 	$(BUILD)/bin/convgrad verify
@@ -21,6 +21,10 @@ test: build ## set up, build, and pass all tests
 test-sanitize: setup ## pass all C++ tests under the address, undefined-behaviour, leak and thread sanitizers
 	scripts/sanitize.sh all asan
 	scripts/sanitize.sh all tsan
+
+test-aarch64: ## build for 64-bit ARM and pass the tests of ops, plans and kernels under QEMU
+	scripts/setup.sh aarch64
+	JOBS=$(JOBS) scripts/test_aarch64.sh
 
 check-reproducible: setup ## build twice in two places and compare every byte
 	scripts/reproducible.sh

@@ -2,13 +2,12 @@
 #include <algorithm>
 #include <chrono>
 
-#include <emmintrin.h>
-
 #include <fmt/format.h>
 
 #include <convgrad/error.hpp>
 
 #include "bench.hpp"
+#include "cpu/machine/machine.hpp"
 #include "runner.hpp"
 
 namespace convgrad::cli {
@@ -23,7 +22,7 @@ double since(clock::time_point start) {
 /// Drops a tensor from all caches.
 void evict(const void *data, double bytes) {
     const auto *at = static_cast<const char *>(data);
-    for (dim i = 0; i < static_cast<dim>(bytes); i += 64) _mm_clflush(at + i);
+    for (dim i = 0; i < static_cast<dim>(bytes); i += 64) cpu::evict_line(at + i);
 }
 
 void evict_tensors(const op_call &call, const conv::buffers &data) {

@@ -31,10 +31,10 @@ std::string cpu_name() {
     return "unknown";
 }
 
-std::string sets_up_to(isa best) {
+std::string sets_in(cpu::capabilities has) {
     std::vector<std::string_view> names;
     for (isa set : all_isas)
-        if (set <= best) names.push_back(to_string(set));
+        if (has.include(set)) names.push_back(to_string(set));
     return fmt::format("{}", fmt::join(names, ", "));
 }
 
@@ -54,7 +54,7 @@ std::vector<std::pair<std::string, std::string>> environment_facts(const engine 
     return {
         {"version", CONVGRAD_VERSION_STRING},
         {"processor", cpu_name()},
-        {"instruction sets found", sets_up_to(detected_isa())},
+        {"instruction sets found", sets_in(cpu::detected())},
         {"instruction set used", std::string(to_string(on.instruction_set()))},
         {"math mode", std::string(to_string(on.math()))},
         {"cores", std::to_string(cpu::available_cores())},

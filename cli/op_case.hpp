@@ -21,7 +21,7 @@ namespace convgrad::cli {
 /// Settings of the engine that runs a case.
 struct engine_choice {
     int threads = 0;  // 0: as many as the library takes by itself
-    isa max_isa = isa::amx_bf16;
+    isa max_isa = isa::best;
     math_mode math = math_mode::accurate;
 
     friend auto operator<=>(const engine_choice &, const engine_choice &) = default;

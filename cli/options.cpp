@@ -79,15 +79,16 @@ std::vector<int> parse_threads(std::string_view text) {
 }
 
 std::vector<isa> parse_isas(std::string_view text) {
-    const isa best = cpu::max_allowed();
+    const cpu::capabilities allowed = cpu::allowed();
+    const isa best = cpu::name_of(allowed);
     const std::vector<isa> all(std::begin(all_isas), std::end(all_isas));
     std::vector<isa> chosen = parse_names<isa>("--isa", text, all, {best});
     const std::vector<std::string> parts = split_list(text);
     const bool any = std::any_of(parts.begin(), parts.end(),
         [](const std::string &part) { return same_letters(part, "all"); });
-    if (any) std::erase_if(chosen, [&](isa set) { return set > best; });
+    if (any) std::erase_if(chosen, [&](isa set) { return !allowed.include(set); });
     for (isa set : chosen)
-        if (set > best)
+        if (!allowed.include(set))
             throw usage_error(
                 fmt::format("--isa {}: this machine (or CONVGRAD_MAX_ISA) allows {} at most",
                     to_string(set), to_string(best)));
@@ -316,8 +317,9 @@ void add_selection_options(CLI::App &app, selection_options &options, op_argumen
     };
     engine_list("--threads", options.threads, "N,...", "Numbers of threads; default: all cores");
     engine_list("--isa", options.isas, "ISA,...",
-        "Highest instruction sets: portable, avx2, avx512, avx512_bf16, amx_bf16 or all (that this "
-        "machine has); default: the best");
+        "Highest instruction sets: portable, avx2, avx512, avx512_bf16, amx_bf16, neon or all "
+        "(that "
+        "this machine has); default: the best");
     engine_list("--math", options.math, "MODE,...",
         "Arithmetic for f32: strict, accurate, fast or all; default: accurate");
 }

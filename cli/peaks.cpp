@@ -135,7 +135,7 @@ void machine_peaks::release::operator()(void *p) const {
 double machine_peaks::flops(cpu::peak_unit unit, const engine &on) {
     const cpu::peak_loop *loop = cpu::find_peak(on.instruction_set(), unit);
     if (loop == nullptr) return 0;
-    const auto key = std::make_tuple(unit, loop->set, on.threads());
+    const auto key = std::make_tuple(unit, to_string(loop->set), on.threads());
     if (const auto known = flops_.find(key); known != flops_.end()) return known->second;
     const int workers = on.threads();
     const cpu::executor threads = cpu::backend_of(on).executor_now().limited(workers);
@@ -145,7 +145,7 @@ double machine_peaks::flops(cpu::peak_unit unit, const engine &on) {
 double machine_peaks::bandwidth(double working_set, const engine &on) {
     const int workers = on.threads();
     const std::size_t size = bucket(working_set, workers);
-    const auto key = std::make_tuple(size, on.instruction_set(), workers);
+    const auto key = std::make_tuple(size, to_string(on.instruction_set()), workers);
     if (const auto known = bandwidth_.find(key); known != bandwidth_.end()) return known->second;
     const dim part = std::max<dim>(granule, static_cast<dim>(size) / workers / granule * granule);
     const char *data = buffer(static_cast<std::size_t>(part * workers));
@@ -186,7 +186,8 @@ std::string machine_peaks::describe(const engine &on) {
     text += fmt::format("; memory {:.1f} GB/s", bandwidth(1e12, on) * 1e-9);
     for (const auto &[key, rate] : bandwidth_) {
         const auto &[size, set, workers] = key;
-        if (set != on.instruction_set() || workers != on.threads() || size >= bucket(1e12, workers))
+        if (set != to_string(on.instruction_set()) || workers != on.threads()
+            || size >= bucket(1e12, workers))
             continue;
         text += fmt::format(", {} {:.0f}", bytes_text(static_cast<double>(size)), rate * 1e-9);
     }

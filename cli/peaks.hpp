@@ -5,6 +5,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <string_view>
 
 #include <convgrad/engine.hpp>
 
@@ -44,8 +45,8 @@ private:
     struct release {
         void operator()(void *p) const;
     };
-    std::map<std::tuple<cpu::peak_unit, isa, int>, double> flops_;
-    std::map<std::tuple<std::size_t, isa, int>, double> bandwidth_;
+    std::map<std::tuple<cpu::peak_unit, std::string_view, int>, double> flops_;
+    std::map<std::tuple<std::size_t, std::string_view, int>, double> bandwidth_;
     const char *buffer(std::size_t bytes);
 
     std::unique_ptr<void, release> buffer_;

@@ -24,8 +24,8 @@ namespace convgrad::cli {
 namespace {
 
 /// One of `choices` by its name. Throws usage_error that proposes the nearest.
-template <typename T>
-T parse_choice(std::string_view option, std::string_view text, std::initializer_list<T> choices) {
+template <typename T, std::size_t N>
+T parse_choice(std::string_view option, std::string_view text, const T (&choices)[N]) {
     std::vector<std::string_view> names;
     for (T choice : choices) {
         if (ops::equal_ignoring_case(text, to_string(choice))) return choice;
@@ -40,12 +40,11 @@ engine_choice choose_engine(const train_options &options) {
     engine_choice chosen;
     chosen.threads = options.threads;
     if (!options.isa_name.empty())
-        chosen.max_isa = parse_choice("--isa", options.isa_name,
-            {isa::portable, isa::avx2, isa::avx512, isa::avx512_bf16, isa::amx_bf16});
-    if (chosen.max_isa > cpu::max_allowed() && !options.isa_name.empty())
+        chosen.max_isa = parse_choice("--isa", options.isa_name, all_isas);
+    if (!options.isa_name.empty() && !cpu::allowed().include(chosen.max_isa))
         throw usage_error(
             fmt::format("--isa {}: this machine (or CONVGRAD_MAX_ISA) allows {} at most",
-                options.isa_name, to_string(cpu::max_allowed())));
+                options.isa_name, to_string(cpu::name_of(cpu::allowed()))));
     if (!options.math.empty())
         chosen.math = parse_choice(
             "--math", options.math, {math_mode::strict, math_mode::accurate, math_mode::fast});
@@ -184,7 +183,8 @@ void add_train_options(CLI::App &app, train_options &options) {
         ->option_text("N")
         ->group(where);
     app.add_option("--isa", options.isa_name,
-           "Highest instruction set: portable, avx2, avx512, avx512_bf16 or amx_bf16; default: "
+           "Highest instruction set: portable, avx2, avx512, avx512_bf16, amx_bf16 or neon; "
+           "default: "
            "the best")
         ->option_text("ISA")
         ->group(where);

@@ -6,6 +6,11 @@ target_compile_options(convgrad_flags INTERFACE -Wall -Wextra -Wpedantic -Wshado
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
   target_compile_options(convgrad_flags INTERFACE -Wno-restrict)
 endif()
+# Where the compiler could fuse multiplications and additions by itself, it must not: the portable
+# kernels have the same bits on every kind of processor, and others say so where they fuse.
+if(NOT CONVGRAD_PROCESSOR STREQUAL "x86")
+  target_compile_options(convgrad_flags INTERFACE -ffp-contract=off)
+endif()
 if(CONVGRAD_WARNINGS_AS_ERRORS)
   target_compile_options(convgrad_flags INTERFACE -Werror)
 endif()

@@ -1,7 +1,9 @@
 #!/bin/sh
 # Checks for what the build needs. Missing Debian packages are installed when that is permitted (as
-# root or with sudo that asks for no password); otherwise they are named in one line.
+# root or with sudo that asks for no password); otherwise they are named in one line. With the
+# argument aarch64 also what `make test-aarch64` needs.
 set -eu
+also=${1:-}
 
 missing=""
 need() { # need PACKAGE PROBE...: PACKAGE is missing if PROBE fails
@@ -24,6 +26,11 @@ find_missing() {
     need libcli11-dev header CLI/CLI.hpp
     need libfmt-dev header fmt/format.h
     need nlohmann-json3-dev header nlohmann/json.hpp
+    if [ "$also" = aarch64 ]; then
+        need g++-aarch64-linux-gnu aarch64-linux-gnu-g++ --version
+        need qemu-user qemu-aarch64 --version
+        need googletest test -f /usr/src/googletest/CMakeLists.txt
+    fi
 }
 
 find_missing

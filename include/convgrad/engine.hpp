@@ -42,8 +42,9 @@ struct engine_options {
     /// OpenMP runtime. By default work runs on that runtime's threads where one is loaded (two sets
     /// of threads would fight for the cores), as many as it says at each call.
     bool own_threads = false;
-    /// Highest instruction set to use; capped by the CPU and by CONVGRAD_MAX_ISA.
-    isa max_isa = isa::amx_bf16;
+    /// The instruction set to use at most: it and those that it builds on, as far as the CPU and
+    /// CONVGRAD_MAX_ISA allow.
+    isa max_isa = isa::best;
     math_mode math = math_mode::accurate;
     /// Upper bound in bytes for the workspace of one execution; met by a slower plan, whose blocks,
     /// and so the order of sums and the last bits of results, may differ from those without the

@@ -22,12 +22,26 @@ inline constexpr dim unknown_dim = std::numeric_limits<dim>::min();
 /// Element types. Floating-point operands of one op share f32, bf16 or f16; shape inputs are s32.
 enum class data_type : std::uint8_t { undef, f32, bf16, f16, s32 };
 
-/// Instruction sets with kernels of their own, weakest first.
-enum class isa : std::uint8_t { portable, avx2, avx512, avx512_bf16, amx_bf16 };
+/// Names of instruction sets with kernels of their own. A name stands for a set of a processor's
+/// capabilities, and processors combine these as they like: there is no order, and comparing with
+/// < or > does not compile.
+enum class isa : std::uint8_t {
+    best,  ///< as a setting: all that the processor has
+    portable,
+    avx2,
+    avx512,
+    avx512_bf16,
+    amx_bf16,
+    neon,
+};
+bool operator<(isa, isa) = delete;
+bool operator>(isa, isa) = delete;
+bool operator<=(isa, isa) = delete;
+bool operator>=(isa, isa) = delete;
 
-/// All instruction sets, weakest first.
+/// All instruction sets but `best`; those of one kind of processor from the weakest on.
 inline constexpr isa all_isas[] = {
-    isa::portable, isa::avx2, isa::avx512, isa::avx512_bf16, isa::amx_bf16};
+    isa::portable, isa::avx2, isa::avx512, isa::avx512_bf16, isa::amx_bf16, isa::neon};
 
 /// How far f32 arithmetic may be rearranged.
 enum class math_mode : std::uint8_t {
@@ -41,7 +55,7 @@ enum class math_mode : std::uint8_t {
 enum class engine_kind : std::uint8_t { cpu, cuda };
 
 CONVGRAD_API std::string_view to_string(data_type type);
-/// "portable", "avx2", "avx512", "avx512_bf16" or "amx_bf16".
+/// "best", "portable", "avx2", "avx512", "avx512_bf16", "amx_bf16" or "neon".
 CONVGRAD_API std::string_view to_string(isa set);
 CONVGRAD_API std::string_view to_string(math_mode mode);
 /// "cpu" or "cuda".

@@ -8,11 +8,10 @@
 #include <utility>
 #include <vector>
 
-#include <xmmintrin.h>
-
 #include <convgrad/eager.hpp>
 #include <convgrad/error.hpp>
 
+#include "cpu/machine/machine.hpp"
 #include "xla_pool.hpp"
 
 namespace convgrad::xla {
@@ -288,13 +287,13 @@ private:
 /// result must not depend on who calls.
 class default_modes {
 public:
-    default_modes() { _mm_setcsr(0x1f80); }
-    ~default_modes() { _mm_setcsr(before_); }
+    default_modes() { cpu::set_float_modes(cpu::default_float_modes); }
+    ~default_modes() { cpu::set_float_modes(before_); }
     default_modes(const default_modes &) = delete;
     default_modes &operator=(const default_modes &) = delete;
 
 private:
-    unsigned before_ = _mm_getcsr();
+    cpu::float_modes before_ = cpu::read_float_modes();
 };
 
 void execute(const function &f, const call_frame &frame) {

@@ -5,7 +5,7 @@
 #include <limits>
 #include <new>
 
-#include <immintrin.h>
+#include "cpu/machine/machine.hpp"
 
 namespace convgrad::xla {
 namespace {
@@ -29,7 +29,7 @@ public:
     void wait() const {
         int seen = done_.load(std::memory_order_acquire);
         for (int spins = 0; seen != count_ && spins < spins_before_sleep; ++spins) {
-            _mm_pause();
+            cpu::relax();
             seen = done_.load(std::memory_order_acquire);
         }
         while (seen != count_) {

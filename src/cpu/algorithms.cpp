@@ -1,4 +1,5 @@
 // The algorithms of the CPU backend: one list that drives selection, explain and the tests.
+#include <array>
 
 #include <convgrad/error.hpp>
 
@@ -42,57 +43,59 @@ enum class shape : std::uint8_t {
     sums,
 };
 
-struct algorithm {
+/// One way to compute, with operands of one format.
+struct method {
     std::string_view name;
     shape form;
     operand_format format;
-    isa set;
     winograd_tile tile = {};
 };
 
 /// In order of preference; the first that fits is taken. `sums` fits bias gradients, the last fits
 /// every convolution.
-constexpr algorithm algorithms[] = {
-    {"sums.fma", shape::sums, operand_format::fma, isa::avx512},
-    {"sums.fma", shape::sums, operand_format::fma, isa::avx2},
-    {"sums.fma", shape::sums, operand_format::fma, isa::portable},
-    {"long.fma", shape::unlisted, operand_format::fma, isa::avx512},
-    {"long.fma", shape::unlisted, operand_format::fma, isa::avx2},
-    {"long.fma", shape::unlisted, operand_format::fma, isa::portable},
-    {"depthwise.fma", shape::depthwise, operand_format::fma, isa::avx512},
-    {"depthwise.fma", shape::depthwise, operand_format::fma, isa::avx2},
-    {"depthwise.fma", shape::depthwise, operand_format::fma, isa::portable},
-    {"planes.fma", shape::planes, operand_format::fma, isa::avx512},
-    {"planes.fma", shape::planes, operand_format::fma, isa::avx2},
-    {"planes.fma", shape::planes, operand_format::fma, isa::portable},
-    {"folded.amx", shape::folded, operand_format::amx, isa::amx_bf16},
-    {"merged.amx", shape::merged, operand_format::amx, isa::amx_bf16},
-    {"merged.dot2", shape::merged, operand_format::dot2, isa::avx512_bf16},
-    {"narrow.fma", shape::narrow, operand_format::fma, isa::avx512},
-    {"narrow.fma", shape::narrow, operand_format::fma, isa::avx2},
-    {"narrow.fma", shape::narrow, operand_format::fma, isa::portable},
-    {"folded.dot2", shape::folded, operand_format::dot2, isa::avx512_bf16},
-    {"folded.fma", shape::folded, operand_format::fma, isa::avx512},
-    {"folded.fma", shape::folded, operand_format::fma, isa::avx2},
-    {"folded.fma", shape::folded, operand_format::fma, isa::portable},
-    {"pointwise.fma", shape::pointwise, operand_format::fma, isa::avx512},
-    {"pointwise.fma", shape::pointwise, operand_format::fma, isa::avx2},
-    {"pointwise.fma", shape::pointwise, operand_format::fma, isa::portable},
-    {"winograd4x4.fma", shape::winograd, operand_format::fma, isa::avx512, winograd_tile::f4x4},
-    {"winograd4x4.fma", shape::winograd, operand_format::fma, isa::avx2, winograd_tile::f4x4},
-    {"winograd4x4.fma", shape::winograd, operand_format::fma, isa::portable, winograd_tile::f4x4},
-    {"winograd4x2.fma", shape::winograd, operand_format::fma, isa::avx512, winograd_tile::f4x2},
-    {"winograd4x2.fma", shape::winograd, operand_format::fma, isa::avx2, winograd_tile::f4x2},
-    {"winograd4x2.fma", shape::winograd, operand_format::fma, isa::portable, winograd_tile::f4x2},
-    {"winograd2x2.fma", shape::winograd, operand_format::fma, isa::avx512, winograd_tile::f2x2},
-    {"winograd2x2.fma", shape::winograd, operand_format::fma, isa::avx2, winograd_tile::f2x2},
-    {"winograd2x2.fma", shape::winograd, operand_format::fma, isa::portable, winograd_tile::f2x2},
-    {"tiled.amx", shape::tiled, operand_format::amx, isa::amx_bf16},
-    {"tiled.dot2", shape::tiled, operand_format::dot2, isa::avx512_bf16},
-    {"tiled.fma", shape::tiled, operand_format::fma, isa::avx512},
-    {"tiled.fma", shape::tiled, operand_format::fma, isa::avx2},
-    {"tiled.fma", shape::tiled, operand_format::fma, isa::portable},
+constexpr method methods[] = {
+    {"sums.fma", shape::sums, operand_format::fma},
+    {"long.fma", shape::unlisted, operand_format::fma},
+    {"depthwise.fma", shape::depthwise, operand_format::fma},
+    {"planes.fma", shape::planes, operand_format::fma},
+    {"folded.amx", shape::folded, operand_format::amx},
+    {"merged.amx", shape::merged, operand_format::amx},
+    {"merged.dot2", shape::merged, operand_format::dot2},
+    {"narrow.fma", shape::narrow, operand_format::fma},
+    {"folded.dot2", shape::folded, operand_format::dot2},
+    {"folded.fma", shape::folded, operand_format::fma},
+    {"pointwise.fma", shape::pointwise, operand_format::fma},
+    {"winograd4x4.fma", shape::winograd, operand_format::fma, winograd_tile::f4x4},
+    {"winograd4x2.fma", shape::winograd, operand_format::fma, winograd_tile::f4x2},
+    {"winograd2x2.fma", shape::winograd, operand_format::fma, winograd_tile::f2x2},
+    {"tiled.amx", shape::tiled, operand_format::amx},
+    {"tiled.dot2", shape::tiled, operand_format::dot2},
+    {"tiled.fma", shape::tiled, operand_format::fma},
 };
+
+/// A method with the kernels of an instruction set.
+struct algorithm : method {
+    isa set = isa::portable;
+};
+
+/// Each method with all kernels of its format, best first: what is in kernels.inc runs everywhere.
+constexpr auto algorithms = [] {
+    constexpr auto fits = [](const method &m, const kernel_line &k) {
+        return m.format == k.format;
+    };
+    constexpr std::size_t count = [&] {
+        std::size_t n = 0;
+        for (const method &m : methods)
+            for (const kernel_line &k : kernel_lines) n += fits(m, k) ? 1 : 0;
+        return n;
+    }();
+    std::array<algorithm, count> rows{};
+    std::size_t n = 0;
+    for (const method &m : methods)
+        for (const kernel_line &k : kernel_lines)
+            if (fits(m, k)) rows[n++] = {m, k.set};
+    return rows;
+}();
 
 /// Channels that would run along a vector of the product form, which wastes the rest of it.
 dim vector_channels(const problem &p) {
@@ -148,7 +151,7 @@ engine_cycles estimate_cycles(const problem &p, const kernel_set &amx) {
 
 /// Whether the matrix engine is there and faster than vectors.
 bool suits_matrix(const problem &p, const plan_limits &limits) {
-    if (limits.max_isa < isa::amx_bf16) return false;
+    if (!limits.max_isa.include(isa::amx_bf16)) return false;
     const kernel_set *amx = find_kernels(isa::amx_bf16, operand_format::amx, p.type, p.math);
     if (amx == nullptr) return false;
     const engine_cycles cycles = estimate_cycles(p, *amx);
@@ -158,7 +161,7 @@ bool suits_matrix(const problem &p, const plan_limits &limits) {
 /// Whether few channels leave so much of a tile empty that vectors are faster, or (vectors along
 /// positions) the other way round.
 std::string refuse_by_speed(const algorithm &a, const problem &p, const plan_limits &limits) {
-    if (limits.max_isa < isa::amx_bf16) return {};
+    if (!limits.max_isa.include(isa::amx_bf16)) return {};
     const kernel_set *amx = find_kernels(isa::amx_bf16, operand_format::amx, p.type, p.math);
     if (amx == nullptr) return {};
     const bool enough = suits_matrix(p, limits);
@@ -175,10 +178,10 @@ std::string refuse_tile(const algorithm &a, const problem &p, const plan_limits 
     const problem simple = simplify(p);
     std::string reason = refuse_winograd(simple, a.tile, kernels, limits.workspace);
     if (asked || !reason.empty()) return reason;
-    if (a.set < best_fma(limits.max_isa)->set) return "wider vectors are there";
+    if (a.set != best_fma(limits.max_isa)->set) return "wider vectors are there";
     if (suits_matrix(p, limits)) return "the matrix engine is there";
     const kernel_set *pairs = find_kernels(isa::avx512_bf16, operand_format::dot2, p.type, p.math);
-    const bool dot2 = pairs != nullptr && limits.max_isa >= isa::avx512_bf16;
+    const bool dot2 = pairs != nullptr && limits.max_isa.include(isa::avx512_bf16);
     return winograd_rival(simple, a.tile, kernels, nominal_speed(dot2 ? *pairs : kernels));
 }
 
@@ -186,9 +189,9 @@ std::string refuse_tile(const algorithm &a, const problem &p, const plan_limits 
 std::string refuse(const algorithm &a, const problem &p, const plan_limits &limits) {
     const bool asked = !limits.only_algorithm.empty();
     if (asked && limits.only_algorithm != a.name) return "not asked for";
-    if (a.set > limits.max_isa)
+    if (!limits.max_isa.include(a.set))
         return "needs " + std::string(to_string(a.set)) + ", but at most "
-               + std::string(to_string(limits.max_isa)) + " may be used";
+               + std::string(to_string(name_of(limits.max_isa))) + " may be used";
     const kernel_set *kernels = find_kernels(a.set, a.format, p.type, p.math);
     if (kernels == nullptr) return "no kernels for " + std::string(to_string(p.type));
     const bool sums = p.what == pass::backward_bias;
@@ -203,7 +206,7 @@ std::string refuse(const algorithm &a, const problem &p, const plan_limits &limi
                + " products are more exact without splitting";
     if (a.form == shape::folded && p.what == pass::backward_weights
         && a.format == operand_format::fma) {
-        const bool pairs = p.type == data_type::bf16 && limits.max_isa >= isa::avx512_bf16;
+        const bool pairs = p.type == data_type::bf16 && limits.max_isa.include(isa::avx512_bf16);
         if (!asked && pairs && (suits_matrix(p, limits) || !folding_beats_pairs(p, *kernels)))
             return "products of bf16 pairs are faster";
         return refuse_folded_weights(simplify(p), asked);
@@ -211,7 +214,7 @@ std::string refuse(const algorithm &a, const problem &p, const plan_limits &limi
     if (a.form == shape::pointwise) {
         // Narrow vectors leave less of the last one empty, but are no reason to go without wide
         // ones.
-        if (!asked && a.set < best_fma(limits.max_isa)->set) return "wider vectors are there";
+        if (!asked && a.set != best_fma(limits.max_isa)->set) return "wider vectors are there";
         std::string reason = refuse_pointwise(simplify(p), *kernels, limits.workspace, asked);
         return reason.empty() && !asked ? refuse_by_speed(a, p, limits) : reason;
     }

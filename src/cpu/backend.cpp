@@ -13,7 +13,7 @@ namespace convgrad {
 thread_pool::~thread_pool() = default;
 
 isa detected_isa() {
-    return cpu::detected();
+    return cpu::name_of(cpu::detected());
 }
 
 namespace cpu {
@@ -26,12 +26,14 @@ namespace {
 engines::backend_facts facts_of(const engine_options &options) {
     if (options.device != 0)
         refuse("device is " + std::to_string(options.device) + "; a CPU engine has device 0 only");
-    if (options.max_isa > isa::amx_bf16)
+    if (options.max_isa != isa::best
+        && std::find(std::begin(all_isas), std::end(all_isas), options.max_isa)
+               == std::end(all_isas))
         refuse("max_isa has the value " + std::to_string(static_cast<int>(options.max_isa))
                + ", which is no instruction set");
     return {.kind = engine_kind::cpu,
         .device = 0,
-        .set = std::min(options.max_isa, max_allowed()),
+        .set = name_of(allowed() & options.max_isa),
         .alignment = scratch_alignment};
 }
 
@@ -54,7 +56,8 @@ void lane::give_back(void *scratch, std::size_t) noexcept {
 }
 
 backend::backend(const engine_options &options)
-    : engines::backend(facts_of(options)), threads_(options), lane_(threads_) {}
+    : engines::backend(facts_of(options)), may_use_(allowed() & options.max_isa), threads_(options),
+      lane_(threads_) {}
 
 std::unique_ptr<const engines::plan> backend::make_plan(const conv::problem &p,
     const engines::plan_limits &asked, std::vector<engines::verdict> *verdicts) const {
@@ -69,7 +72,8 @@ std::unique_ptr<const engines::plan> backend::join(const engines::plan &data,
 
 bool backend::accepts(const engines::backend &other) const {
     // Threads and pools never matter: a plan uses as many as it was made for, at most.
-    return other.facts().kind == engine_kind::cpu && other.facts().set <= facts().set;
+    return other.facts().kind == engine_kind::cpu
+           && may_use_.include(static_cast<const backend &>(other).may_use_);
 }
 
 std::shared_ptr<engines::lane> backend::open(void *native) const {

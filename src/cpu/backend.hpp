@@ -29,7 +29,7 @@ public:
 
     /// What its plans may use.
     [[nodiscard]] plan_limits limits(const engines::plan_limits &asked) const {
-        return {.max_isa = facts().set,
+        return {.max_isa = may_use_,
             .threads = threads(),
             .workspace = asked.workspace,
             .only_algorithm = asked.only_algorithm,
@@ -51,6 +51,7 @@ public:
     [[nodiscard]] std::string name() const override;
 
 private:
+    capabilities may_use_;
     thread_source threads_;
     mutable lane lane_;  // all streams share it: it has no state
 };

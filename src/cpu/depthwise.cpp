@@ -15,14 +15,6 @@ constexpr dim tile_bytes = 256 << 10;    // of a task, in L2
 constexpr dim weights_bytes = 12 << 10;  // of a task, in L1
 constexpr dim tasks_per_thread = 8;
 
-float *floats(char *p) {
-    return static_cast<float *>(static_cast<void *>(p));
-}
-
-const float *floats(const char *p) {
-    return static_cast<const float *>(static_cast<const void *>(p));
-}
-
 }  // namespace
 
 std::string refuse_depthwise(const conv::problem &p) {
@@ -95,32 +87,39 @@ void depthwise_data::choose_tasks(int threads) {
     ahead_ = worth_fetching_ahead(p_);
 }
 
-std::size_t depthwise_data::workspace() const {
-    return static_cast<std::size_t>(4 * blocks_ * (block_floats_ + pair_));
+depthwise_data::packed depthwise_data::lay_out(memory_walk &memory) const {
+    packed all{};
+    all.weights = memory.take<float>(blocks_ * block_floats_);
+    all.bias = memory.take<float>(blocks_ * pair_);
+    return all;
 }
 
-void depthwise_data::prepare(
+std::size_t depthwise_data::workspace() const {
+    return bytes_of_walk([this](memory_walk &memory) { return lay_out(memory); });
+}
+
+depthwise_data::packed depthwise_data::prepare(
     const conv::buffers &data, char *workspace, const executor &threads) const {
     fill_unreached(p_, roles_, walk_, kernels_, tasks_ == 0, data, threads);
-    float *weights = floats(workspace), *bias = weights + blocks_ * block_floats_;
-    for_each_task(threads.limited(workers_), blocks_,
-        [&](int, dim block) { pack_weights(data, weights, bias, block); });
+    memory_walk memory(workspace);
+    const packed to = lay_out(memory);
+    for_each_task(
+        threads.limited(workers_), blocks_, [&](int, dim block) { pack_weights(data, to, block); });
+    return to;
 }
 
 void depthwise_data::execute(
     const conv::buffers &data, char *workspace, const executor &threads) const {
-    prepare(data, workspace, threads);
-    const float *weights = floats(workspace), *bias = weights + blocks_ * block_floats_;
+    const packed from = prepare(data, workspace, threads);
     for_each_task(threads.limited(workers_), tasks_,
-        [&](int, dim index) { run_task(data, weights, bias, make_task(index)); });
+        [&](int, dim index) { run_task(data, from, make_task(index)); });
 }
 
 data_walk depthwise_data::start(
     const conv::buffers &data, char *workspace, const executor &threads) const {
-    prepare(data, workspace, threads);
+    const packed from = prepare(data, workspace, threads);
     return {p_.mb * walk_[0].longest * walk_[1].longest, blocks_, threads.threads(),
-        [this, &data, workspace](
-            int, const walk_piece &piece) { run_piece(data, workspace, piece); },
+        [this, &data, from](int, const walk_piece &piece) { run_piece(data, from, piece); },
         [this, &data](const walk_piece &piece) { expect_piece(data, piece); }};
 }
 
@@ -143,8 +142,7 @@ void depthwise_data::expect_piece(const conv::buffers &data, const walk_piece &p
 
 /// A unit is a row of positions.
 void depthwise_data::run_piece(
-    const conv::buffers &data, const char *workspace, const walk_piece &piece) const {
-    const float *weights = floats(workspace), *bias = weights + blocks_ * block_floats_;
+    const conv::buffers &data, const packed &from, const walk_piece &piece) const {
     const dim height = walk_[1].longest, depth = walk_[0].longest;
     for (dim line = piece.first, rows; line < piece.last; line += rows) {
         task t{};
@@ -155,16 +153,15 @@ void depthwise_data::run_piece(
         t.columns = walk_[2].longest;
         for (t.block = piece.first_block; t.block < piece.last_block; t.block += t.blocks) {
             t.blocks = std::min(task_blocks_, piece.last_block - t.block);
-            run_task(data, weights, bias, t);
+            run_task(data, from, t);
         }
     }
 }
 
 /// [block][phase][line][tap][pair], in the kernel's order of elements.
-void depthwise_data::pack_weights(
-    const conv::buffers &data, float *weights, float *bias, dim block) const {
+void depthwise_data::pack_weights(const conv::buffers &data, const packed &all, dim block) const {
     const dim first = block * pair_, channels = std::min(pair_, p_.groups - first);
-    float *to = weights + block * block_floats_;
+    float *to = all.weights + block * block_floats_;
     for (const phase &f : phases_)
         for (const line_list::indices &line : f.lines.taps)
             for (const dim k : f.width->k) {
@@ -174,8 +171,8 @@ void depthwise_data::pack_weights(
                 to += pair_;
             }
     if (p_.bias)
-        load_pair(bias + first, pair_, data.bias, p_.type, first * p_.bias_stride, p_.bias_stride,
-            channels);
+        load_pair(all.bias + first, pair_, data.bias, p_.type, first * p_.bias_stride,
+            p_.bias_stride, channels);
 }
 
 depthwise_data::task depthwise_data::make_task(dim index) const {
@@ -194,8 +191,7 @@ depthwise_data::task depthwise_data::make_task(dim index) const {
     return t;
 }
 
-void depthwise_data::run_task(
-    const conv::buffers &data, const float *weights, const float *bias, const task &t) const {
+void depthwise_data::run_task(const conv::buffers &data, const packed &from, const task &t) const {
     depthwise_args args{};
     args.in_type = args.out_type = p_.type;
     const dim size = static_cast<dim>(size_of(p_.type));
@@ -208,11 +204,11 @@ void depthwise_data::run_task(
     args.fresh_rows = ahead_ ? walk_[1].in_step : 0;
     args.out_fresh = args.out_row;
     args.weights_block = block_floats_;
-    args.bias = p_.bias ? bias + t.block * pair_ : nullptr;
+    args.bias = p_.bias ? from.bias + t.block * pair_ : nullptr;
     args.bias_block = pair_;
     args.elements = std::min(t.blocks * pair_, p_.groups - t.block * pair_);
     for (const phase &f : phases_) {
-        args.weights = weights + t.block * block_floats_ + f.weights;
+        args.weights = from.weights + t.block * block_floats_ + f.weights;
         run_phase(data, args, f, t);
     }
 }

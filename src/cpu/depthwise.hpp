@@ -11,6 +11,7 @@
 #include "cpu/geometry.hpp"
 #include "cpu/joint_pass.hpp"
 #include "cpu/kernels/kernels.hpp"
+#include "cpu/memory_walk.hpp"
 #include "cpu/parallel.hpp"
 #include "cpu/phases.hpp"
 #include "cpu/work_cut.hpp"
@@ -47,12 +48,16 @@ private:
     };
     void choose_tasks(int threads);
     [[nodiscard]] task make_task(dim index) const;
-    void prepare(const conv::buffers &data, char *workspace, const executor &threads) const;
-    void run_piece(const conv::buffers &data, const char *workspace, const walk_piece &piece) const;
+    /// Weights and bias of all blocks.
+    struct packed {
+        float *weights, *bias;
+    };
+    [[nodiscard]] packed lay_out(memory_walk &memory) const;
+    packed prepare(const conv::buffers &data, char *workspace, const executor &threads) const;
+    void run_piece(const conv::buffers &data, const packed &from, const walk_piece &piece) const;
     void expect_piece(const conv::buffers &data, const walk_piece &piece) const;
-    void pack_weights(const conv::buffers &data, float *weights, float *bias, dim block) const;
-    void run_task(
-        const conv::buffers &data, const float *weights, const float *bias, const task &t) const;
+    void pack_weights(const conv::buffers &data, const packed &all, dim block) const;
+    void run_task(const conv::buffers &data, const packed &from, const task &t) const;
     void run_phase(
         const conv::buffers &data, depthwise_args &args, const phase &f, const task &t) const;
     [[nodiscard]] task_cost cost_of(const task &t) const;

@@ -72,14 +72,6 @@ void plane_data::list_taps() {
             }
 }
 
-std::size_t plane_data::scratch_bytes() const {
-    const dim sets = roles_.forward ? multiplier_ : 1;
-    return static_cast<std::size_t>(
-        4
-        * (sets * weight_blocks() * (block_floats_ + pair_) + copies_ * layout_.copy_floats()
-            + c_floats_ + layout_.tile[1] * line_floats()));
-}
-
 /// A row of the output, whose phases lie apart in the results; whole vectors are read.
 dim plane_data::line_floats() const {
     return direct() ? pair_ : round_up_to(layout_.tile[2] * walk_[2].out_step + pair_, 16);
@@ -89,16 +81,20 @@ std::size_t plane_data::workspace() const {
     return tasks_ == 0 ? 0 : scratch_bytes() * static_cast<std::size_t>(workers_);
 }
 
-plane_data::scratch plane_data::carve(char *memory) const {
+plane_data::scratch plane_data::lay_out(memory_walk &memory) const {
     const dim sets = roles_.forward ? multiplier_ : 1;
     scratch s{};
-    s.weights = static_cast<float *>(static_cast<void *>(memory));
-    s.bias = s.weights + sets * weight_blocks() * block_floats_;
-    s.copies = s.bias + sets * weight_blocks() * pair_;
-    s.c = s.copies + copies_ * layout_.copy_floats();
-    s.line = s.c + c_floats_;
+    s.weights = memory.take<float>(sets * weight_blocks() * block_floats_);
+    s.bias = memory.take<float>(sets * weight_blocks() * pair_);
+    s.copies = memory.take<float>(copies_ * layout_.copy_floats());
+    s.c = memory.take<float>(c_floats_);
+    s.line = memory.take<float>(layout_.tile[1] * line_floats());
     s.held = -1;
     return s;
+}
+
+std::size_t plane_data::scratch_bytes() const {
+    return bytes_of_walk([this](memory_walk &memory) { return lay_out(memory); });
 }
 
 void plane_data::execute(
@@ -116,8 +112,8 @@ data_walk plane_data::start(
     if (tasks_ == 0) return {};
     // They change with every task: what a worker holds serves its next one.
     const auto workers = std::make_shared<std::vector<scratch>>();
-    for (int w = 0; w < workers_; ++w)
-        workers->push_back(carve(workspace + static_cast<std::size_t>(w) * scratch_bytes()));
+    memory_walk memory(workspace);
+    for (int w = 0; w < workers_; ++w) workers->push_back(lay_out(memory));
     return {tile_count(), layout_.blocks, workers_,
         [this, &data, workers](int worker, const walk_piece &piece) {
             scratch &mine = (*workers)[static_cast<std::size_t>(worker)];

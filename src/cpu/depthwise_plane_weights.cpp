@@ -53,32 +53,43 @@ plane_weights::plane_weights(
             tiles_all_);
     };
     settle_all();
-    const auto fixed = [&] {
-        return static_cast<std::size_t>(round_up_to(4 * parts_ * part_floats(), 64));
-    };
-    while (fixed() + scratch_bytes() > workspace_limit && parts_ > 1) --parts_;
-    while (fixed() + scratch_bytes() > workspace_limit && shrink()) {
+    while (results_bytes() + scratch_bytes() > workspace_limit && parts_ > 1) --parts_;
+    while (results_bytes() + scratch_bytes() > workspace_limit && shrink()) {
         settle_all();
         parts_ = 1;
     }
-    check_workspace("depthwise convolution", fixed() + scratch_bytes(), workspace_limit);
+    check_workspace("depthwise convolution", results_bytes() + scratch_bytes(), workspace_limit);
     workers_ = static_cast<int>(std::min<dim>({std::max(threads, 1), parts_ * layout_.blocks,
-        static_cast<dim>((workspace_limit - fixed()) / scratch_bytes())}));
+        static_cast<dim>((workspace_limit - results_bytes()) / scratch_bytes())}));
 }
 
 dim plane_weights::sum_blocks() const {
     return layout_.planes == 1 ? 1 : div_up(layout_.lanes, pair_);
 }
 
+float *plane_weights::lay_out_results(memory_walk &memory) const {
+    return memory.take_lines<float>(parts_ * part_floats());
+}
+
+plane_weights::scratch plane_weights::lay_out(memory_walk &memory) const {
+    scratch s{};
+    s.src = memory.take<float>(layout_.copy_floats());
+    s.dst = memory.take<float>(dst_floats_);
+    s.sums = memory.take<float>(p_.oc * sum_blocks() * taps() * pair_);
+    return s;
+}
+
+std::size_t plane_weights::results_bytes() const {
+    return bytes_of_walk([this](memory_walk &memory) { return lay_out_results(memory); });
+}
+
 std::size_t plane_weights::scratch_bytes() const {
-    return static_cast<std::size_t>(
-        4 * (layout_.copy_floats() + dst_floats_ + p_.oc * sum_blocks() * taps() * pair_));
+    return bytes_of_walk([this](memory_walk &memory) { return lay_out(memory); });
 }
 
 std::size_t plane_weights::workspace() const {
     if (parts_ == 0) return 0;
-    return static_cast<std::size_t>(round_up_to(4 * parts_ * part_floats(), 64))
-           + scratch_bytes() * static_cast<std::size_t>(workers_);
+    return results_bytes() + scratch_bytes() * static_cast<std::size_t>(workers_);
 }
 
 void plane_weights::execute(
@@ -95,16 +106,10 @@ void plane_weights::execute(
 sum_walk plane_weights::start(
     const conv::buffers &data, char *workspace, const executor & /*threads*/) const {
     kept_.write_zeros(p_, data);
-    float *results = static_cast<float *>(static_cast<void *>(workspace));
+    memory_walk memory(workspace);
+    float *results = lay_out_results(memory);
     const auto workers = std::make_shared<std::vector<scratch>>();
-    for (int w = 0; w < workers_; ++w) {
-        char *memory = workspace + round_up_to(4 * parts_ * part_floats(), 64)
-                       + static_cast<std::size_t>(w) * scratch_bytes();
-        scratch s{static_cast<float *>(static_cast<void *>(memory)), nullptr, nullptr};
-        s.dst = s.src + layout_.copy_floats();
-        s.sums = s.dst + dst_floats_;
-        workers->push_back(s);
-    }
+    for (int w = 0; w < workers_; ++w) workers->push_back(lay_out(memory));
     return {sums(), workers_, false,
         [this, &data, workers, results](int worker, dim part, dim block, dim first, dim last) {
             run_tiles((*workers)[static_cast<std::size_t>(worker)], data, results, part, block,

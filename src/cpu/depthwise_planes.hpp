@@ -13,6 +13,7 @@
 #include "cpu/geometry.hpp"
 #include "cpu/joint_pass.hpp"
 #include "cpu/kernels/kernels.hpp"
+#include "cpu/memory_walk.hpp"
 #include "cpu/parallel.hpp"
 #include "cpu/phases.hpp"
 #include "cpu/work_cut.hpp"
@@ -113,7 +114,7 @@ private:
     void store(const scratch &s, const conv::buffers &data, const plane_task &t, dim m) const;
     void store_rows(
         const scratch &s, const plane_store_args &all, std::size_t first_phase, bool whole) const;
-    [[nodiscard]] scratch carve(char *memory) const;
+    [[nodiscard]] scratch lay_out(memory_walk &memory) const;
     [[nodiscard]] bool direct() const { return layout_.planes == 1 && walk_[2].out_step == 1; }
     [[nodiscard]] dim c_row() const { return round_up_to(layout_.lanes, pair_); }
     [[nodiscard]] dim weight_blocks() const { return layout_.planes == 1 ? 1 : c_row() / pair_; }
@@ -161,6 +162,9 @@ private:
     }
     [[nodiscard]] dim taps() const { return static_cast<dim>(order_.size()); }
     [[nodiscard]] dim part_floats() const { return p_.groups * p_.oc * taps(); }
+    [[nodiscard]] float *lay_out_results(memory_walk &memory) const;
+    [[nodiscard]] scratch lay_out(memory_walk &memory) const;
+    [[nodiscard]] std::size_t results_bytes() const;
     [[nodiscard]] std::size_t scratch_bytes() const;
 
     gradient_taps kept_;

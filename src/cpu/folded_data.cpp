@@ -57,23 +57,28 @@ struct folded_data::scratch {
     value_range weights_range;
 };
 
-folded_data::scratch folded_data::make_scratch(char *memory) const {
-    const auto floats = [](char *p) { return static_cast<float *>(static_cast<void *>(p)); };
+folded_data::scratch folded_data::lay_out(memory_walk &memory) const {
     dim most_runs = 0;
     for (const phase &f : phases_) most_runs = std::max(most_runs, f.runs);
     const dim raw = ((tile_[2] - 1) * walk_[2].in_step + span_) * in_block();
     scratch s{};
-    s.weights = memory;
-    s.patch = s.weights + round_up_to(panels_ * packed_bytes(), 64);
-    s.row = s.patch + patch_bytes();
-    char *c = s.row + round_up_to(raw * static_cast<dim>(size_of(p_.type)) + 64, 64);
-    s.c = floats(c);
-    char *bias = c + 4 * c_floats();
-    s.bias = floats(bias);
-    char *runs = bias + round_up_to(4 * panels_ * panel_width(), 64);
-    s.runs = static_cast<dim *>(static_cast<void *>(runs));
-    s.exact = runs + round_up_to(16 * most_runs, 64);
+    s.weights = memory.take_lines<char>(panels_ * packed_bytes());
+    s.patch = memory.take<char>(patch_bytes());
+    s.row = memory.take_lines<char>(raw * static_cast<dim>(size_of(p_.type)) + 64);
+    s.c = memory.take<float>(c_floats());
+    s.bias = memory.take_lines<float>(panels_ * panel_width());
+    s.runs = memory.take_lines<dim>(2 * most_runs);
+    if (exact_) s.exact = memory.take<char>(static_cast<dim>(exact_->scratch_bytes()));
     return s;
+}
+
+std::size_t folded_data::scratch_bytes() const {
+    return bytes_of_walk([this](memory_walk &memory) { return lay_out(memory); });
+}
+
+folded_data::scratch folded_data::make_scratch(char *memory) const {
+    memory_walk walk(memory);
+    return lay_out(walk);
 }
 
 std::size_t folded_data::workspace() const {
@@ -259,7 +264,7 @@ value_range folded_data::pack_row(const scratch &s, const task &t, const char *i
     char *out = s.patch + row * row_bytes_;
     in += size * first * roles_.in.x[2];
     value_range range;
-    if (!amx()) {
+    if (!kernels_.tiles()) {
         const bool as_stored = roles_.in.c == 1 && roles_.in.x[2] == channels;
         if (!as_stored) gather_row(in, t, lo, hi, s.row);
         clear(out, lo * channels * element_);
@@ -326,14 +331,14 @@ void folded_data::multiply_row(
     args.a_run = s.runs;
     args.b_run = s.runs + f.runs;
     args.k = div_up(f.k / groups_ * t.groups, kernels_.k_per_unit);
-    args.a_m = amx() ? 64 : walk_[2].in_step * channels * element_;
-    args.a_step = amx() ? kernels_.parts * part_pitch : 4;
+    args.a_m = kernels_.tiles() ? 64 : walk_[2].in_step * channels * element_;
+    args.a_step = kernels_.tiles() ? kernels_.parts * part_pitch : 4;
     args.a_part = part_pitch;
     args.a_tile = 1024;
     args.b_step = panel_width() * kernels_.column_bytes;
     args.b_part = args.b_step / kernels_.parts;
     args.b_tile = 1024;
-    const char *in = s.patch + (amx() ? f.patch : (f.low - low_) * channels * element_);
+    const char *in = s.patch + (kernels_.tiles() ? f.patch : (f.low - low_) * channels * element_);
     for (dim x = 0; x < count; x += piece_) {
         const dim width = std::min(piece_, count - x), at[3] = {y[0], y[1], x};
         args.a = in + x * args.a_m;

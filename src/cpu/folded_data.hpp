@@ -11,6 +11,7 @@
 #include "conv/problem.hpp"
 #include "cpu/geometry.hpp"
 #include "cpu/kernels/kernels.hpp"
+#include "cpu/memory_walk.hpp"
 #include "cpu/parallel.hpp"
 #include "cpu/phases.hpp"
 #include "cpu/work_cut.hpp"
@@ -54,7 +55,6 @@ private:
     void settle();
     void list_phases();
     bool shrink();
-    [[nodiscard]] bool amx() const { return kernels_.format == operand_format::amx; }
     [[nodiscard]] dim in_block() const { return groups_ * roles_.in_c; }
     [[nodiscard]] dim out_block() const { return groups_ * roles_.out_c; }
     [[nodiscard]] dim panel_width() const { return dim{vectors_} * kernels_.lanes; }
@@ -64,6 +64,7 @@ private:
     [[nodiscard]] dim gathered_bytes() const;
     [[nodiscard]] dim c_floats() const;
     [[nodiscard]] std::size_t scratch_bytes() const;
+    [[nodiscard]] scratch lay_out(memory_walk &memory) const;
     [[nodiscard]] scratch make_scratch(char *memory) const;
     [[nodiscard]] task make_task(const conv::buffers &data, dim index) const;
     [[nodiscard]] task_cost cost_of(const task &t) const;

@@ -56,7 +56,7 @@ std::string refuse_folded(const conv::problem &p, const kernel_set &kernels, boo
     const dim weights = p.ic * p.oc * p.x[0].kernel * p.x[1].kernel * p.x[2].kernel;
     if (weights > weights_most) return "too many weights to keep";
     const dim taps = div_up(p.x[2].kernel, roles.forward ? 1 : p.x[2].stride);
-    if (kernels.format != operand_format::amx) {
+    if (!kernels.tiles()) {
         if (taps > 1 && roles.in_c <= channels_most) return {};
         return "no need: " + std::to_string(roles.in_c) + " channels, " + std::to_string(taps)
                + " taps in a row";
@@ -118,7 +118,7 @@ void folded_data::choose_groups() {
     dim taps = 1;
     for (const axis_phase &f : walk_[2].phases)
         taps = std::max(taps, static_cast<dim>(f.taps.size()));
-    groups_ = amx() ? groups_of_block(roles_, p_.groups, taps) : 1;
+    groups_ = kernels_.tiles() ? groups_of_block(roles_, p_.groups, taps) : 1;
 }
 
 /// As wide as possible: sums are short, so that much of the time goes into writing results, and
@@ -133,7 +133,7 @@ void folded_data::choose(int threads) {
     list_phases();
     const dim steps = walk_[0].in_step * walk_[1].in_step;
     dim each = in_block() * element_ * steps * walk_[2].in_step;
-    if (amx()) {
+    if (kernels_.tiles()) {
         each = 0;
         for (const phase &f : phases_) each = std::max(each, 64 * kernels_.parts * f.units * steps);
     }
@@ -181,7 +181,7 @@ void folded_data::settle() {
     for (int a = 0; a < 3; ++a) tiles_[a] = div_up(walk_[a].longest, tile_[a]);
     row_bytes_ =
         round_up_to(((tile_[2] - 1) * walk_[2].in_step + span_) * in_block() * element_ + 64, 64);
-    if (amx()) {
+    if (kernels_.tiles()) {
         row_bytes_ = 0;
         for (const phase &f : phases_)
             row_bytes_ = std::max(
@@ -189,7 +189,7 @@ void folded_data::settle() {
     }
     // Whole blocks of the kernel, or of what transposes the results.
     const dim most = std::max<dim>(32, c_target / (4 * panels_ * panel_width()));
-    const dim whole = amx() || roles_.out.c != 1 ? 16 : kernels_.max_m[vectors_];
+    const dim whole = kernels_.tiles() || roles_.out.c != 1 ? 16 : kernels_.max_m[vectors_];
     piece_ = tile_[2];
     if (piece_ > most) piece_ = std::max<dim>(1, most / whole) * whole;
     group_blocks_ = div_up(p_.groups, groups_);
@@ -240,17 +240,6 @@ dim folded_data::patch_bytes() const {
 
 dim folded_data::c_floats() const {
     return panels_ * round_up_to(piece_, 32) * panel_width();
-}
-
-std::size_t folded_data::scratch_bytes() const {
-    dim most_runs = 0;
-    for (const phase &f : phases_) most_runs = std::max(most_runs, f.runs);
-    const dim raw = ((tile_[2] - 1) * walk_[2].in_step + span_) * in_block();
-    const dim bytes = round_up_to(panels_ * packed_bytes(), 64) + patch_bytes()
-                      + round_up_to(raw * static_cast<dim>(size_of(p_.type)) + 64, 64)
-                      + 4 * c_floats() + round_up_to(4 * panels_ * panel_width(), 64)
-                      + round_up_to(16 * most_runs, 64);
-    return static_cast<std::size_t>(bytes) + (exact_ ? exact_->scratch_bytes() : 0);
 }
 
 std::string folded_data::describe() const {

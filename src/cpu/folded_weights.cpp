@@ -31,10 +31,6 @@ void copy_elements(const char *in, dim in_step, char *out, dim out_step, dim cou
     }
 }
 
-float *floats(char *p) {
-    return static_cast<float *>(static_cast<void *>(p));
-}
-
 }  // namespace
 
 struct folded_weights::task : tile_place {
@@ -91,17 +87,14 @@ folded_weights::folded_weights(
     choose_tile(walk_, positions, tile_);
     settle();
     choose_parts(workspace_limit);
-    while (
-        static_cast<std::size_t>(4 * parts_ * partial_floats()) + scratch_bytes() > workspace_limit
-        && positions > 1) {
+    while (partials_bytes() + scratch_bytes() > workspace_limit && positions > 1) {
         choose_tile(walk_, positions /= 2, tile_);
         settle();
     }
-    const auto fixed = static_cast<std::size_t>(4 * parts_ * partial_floats());
-    check_workspace("weights gradient", fixed + scratch_bytes(), workspace_limit);
+    check_workspace("weights gradient", partials_bytes() + scratch_bytes(), workspace_limit);
     tasks_ = parts_ * p.groups;
     workers_ = static_cast<int>(std::min<dim>({std::max(threads, 1), tasks_,
-        static_cast<dim>((workspace_limit - fixed) / scratch_bytes())}));
+        static_cast<dim>((workspace_limit - partials_bytes()) / scratch_bytes())}));
 }
 
 void folded_weights::settle() {
@@ -114,9 +107,7 @@ void folded_weights::settle() {
 void folded_weights::choose_parts(std::size_t workspace_limit) {
     const dim bytes = 4 * partial_floats();
     parts_ = fair_parts(tiles_all_, p_.groups, 1, partials_most / bytes, cut_threads(p_, kernels_));
-    while (
-        parts_ > 1 && static_cast<std::size_t>(parts_ * bytes) + scratch_bytes() > workspace_limit)
-        --parts_;
+    while (parts_ > 1 && partials_bytes() + scratch_bytes() > workspace_limit) --parts_;
 }
 
 dim folded_weights::panel_vectors(dim panel) const {
@@ -136,15 +127,30 @@ dim folded_weights::raw_bytes() const {
     return round_up_to(static_cast<dim>(size_of(p_.type)) * positions * p_.ic, 64);
 }
 
+float *folded_weights::lay_out_partials(memory_walk &memory) const {
+    return memory.take<float>(parts_ * partial_floats());
+}
+
+folded_weights::scratch folded_weights::lay_out(memory_walk &memory) const {
+    scratch s{};
+    s.src = memory.take<char>(patch_[0].length * patch_[1].length * row_bytes_);
+    s.dst = memory.take<char>(dst_bytes());
+    s.row = memory.take<char>(raw_bytes());
+    s.runs = memory.take_lines<dim>(2 * tile_[0] * tile_[1]);
+    return s;
+}
+
+std::size_t folded_weights::partials_bytes() const {
+    return bytes_of_walk([this](memory_walk &memory) { return lay_out_partials(memory); });
+}
+
 std::size_t folded_weights::scratch_bytes() const {
-    return static_cast<std::size_t>(patch_[0].length * patch_[1].length * row_bytes_ + dst_bytes()
-                                    + raw_bytes() + round_up_to(16 * tile_[0] * tile_[1], 64));
+    return bytes_of_walk([this](memory_walk &memory) { return lay_out(memory); });
 }
 
 std::size_t folded_weights::workspace() const {
     if (tasks_ == 0) return 0;
-    return static_cast<std::size_t>(4 * parts_ * partial_floats())
-           + scratch_bytes() * static_cast<std::size_t>(workers_);
+    return partials_bytes() + scratch_bytes() * static_cast<std::size_t>(workers_);
 }
 
 folded_weights::task folded_weights::make_task(
@@ -169,14 +175,13 @@ void folded_weights::execute(
     const conv::buffers &data, char *workspace, const executor &threads) const {
     taps_.write_zeros(p_, data);
     if (tasks_ == 0) return;
-    float *partials = floats(workspace);
-    char *memory = workspace + 4 * parts_ * partial_floats();
+    memory_walk memory(workspace);
+    float *partials = lay_out_partials(memory);
+    const auto each = static_cast<dim>(scratch_bytes());
+    char *workers = memory.take<char>(workers_ * each);
     for_each_task(threads.limited(workers_), tasks_, [&](int worker, dim index) {
-        scratch s{};
-        s.src = memory + static_cast<std::size_t>(worker) * scratch_bytes();
-        s.dst = s.src + patch_[0].length * patch_[1].length * row_bytes_;
-        s.row = s.dst + dst_bytes();
-        s.runs = static_cast<dim *>(static_cast<void *>(s.row + raw_bytes()));
+        memory_walk mine(workers + worker * each);
+        const scratch s = lay_out(mine);
         task t = make_task(data, partials, index);
         for (dim tile = t.first; tile < t.last; ++tile) {
             set_tile(t, tile);

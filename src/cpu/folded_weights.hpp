@@ -8,6 +8,7 @@
 #include "conv/problem.hpp"
 #include "cpu/geometry.hpp"
 #include "cpu/kernels/kernels.hpp"
+#include "cpu/memory_walk.hpp"
 #include "cpu/parallel.hpp"
 #include "cpu/phases.hpp"
 #include "cpu/work_cut.hpp"
@@ -43,6 +44,9 @@ private:
     [[nodiscard]] dim panel_vectors(dim panel) const;
     [[nodiscard]] dim dst_bytes() const;
     [[nodiscard]] dim raw_bytes() const;
+    [[nodiscard]] float *lay_out_partials(memory_walk &memory) const;
+    [[nodiscard]] scratch lay_out(memory_walk &memory) const;
+    [[nodiscard]] std::size_t partials_bytes() const;
     [[nodiscard]] std::size_t scratch_bytes() const;
     /// Weights of one group: [panel][tap of depth and height][tap of the row, channel][column].
     [[nodiscard]] dim group_floats() const;

@@ -23,9 +23,6 @@ namespace {
 constexpr double most_listed = 1 << 16;
 constexpr dim tile_lanes = 128, block_terms = 64, block_rows = 56;
 constexpr int vectors = 2;
-constexpr dim worker_floats =
-    block_rows * block_terms + block_terms * tile_lanes + block_rows * tile_lanes + 64;
-constexpr std::size_t worker_bytes = 4 * worker_floats;
 
 __extension__ typedef __int128 wide;
 
@@ -130,31 +127,35 @@ long_kernel::long_kernel(
     residues_ = back ? std::min(p_.x[2].stride, p_.x[2].src) : 1;
     tiles_ = div_up(div_up(out_length_[2], back ? p_.x[2].stride : 1), tile_lanes);
     row_blocks_ = div_up(rows_, block_rows);
-    check_workspace("convolution with a long kernel", worker_bytes, workspace_limit);
+    check_workspace("convolution with a long kernel", scratch_bytes(), workspace_limit);
     tasks_ =
         p.groups * outers_ * row_blocks_ * out_length_[0] * out_length_[1] * residues_ * tiles_;
     workers_ = static_cast<int>(std::min<dim>({std::max(threads, 1), tasks_,
-        static_cast<dim>(std::min<std::size_t>(workspace_limit / worker_bytes, 1 << 20))}));
+        static_cast<dim>(std::min<std::size_t>(workspace_limit / scratch_bytes(), 1 << 20))}));
 }
 
 std::size_t long_kernel::workspace() const {
-    return tasks_ == 0 ? 0 : worker_bytes * static_cast<std::size_t>(workers_);
+    return tasks_ == 0 ? 0 : scratch_bytes() * static_cast<std::size_t>(workers_);
 }
 
-long_kernel::scratch long_kernel::carve(char *memory) const {
+long_kernel::scratch long_kernel::lay_out(memory_walk &memory) {
     scratch s{};
-    s.a = static_cast<float *>(static_cast<void *>(memory));
-    s.b = s.a + block_rows * block_terms;
-    s.c = s.b + block_terms * tile_lanes;
-    s.bias = s.c + block_rows * tile_lanes;
+    s.a = memory.take<float>(block_rows * block_terms);
+    s.b = memory.take<float>(block_terms * tile_lanes);
+    s.c = memory.take<float>(block_rows * tile_lanes);
+    s.bias = memory.take_lines<float>(block_rows);
     return s;
+}
+
+std::size_t long_kernel::scratch_bytes() {
+    return bytes_of_walk(lay_out);
 }
 
 void long_kernel::execute(
     const conv::buffers &data, char *workspace, const executor &threads) const {
     for_each_task(threads.limited(workers_), tasks_, [&](int worker, dim index) {
-        run_task(carve(workspace + static_cast<std::size_t>(worker) * worker_bytes), data,
-            make_task(index));
+        memory_walk mine(workspace + static_cast<std::size_t>(worker) * scratch_bytes());
+        run_task(lay_out(mine), data, make_task(index));
     });
 }
 

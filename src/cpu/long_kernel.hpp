@@ -13,6 +13,7 @@
 
 #include "conv/problem.hpp"
 #include "cpu/kernels/kernels.hpp"
+#include "cpu/memory_walk.hpp"
 #include "cpu/parallel.hpp"
 #include "cpu/work_cut.hpp"
 
@@ -55,7 +56,8 @@ private:
         dim first, last;
     };
 
-    [[nodiscard]] scratch carve(char *memory) const;
+    [[nodiscard]] static scratch lay_out(memory_walk &memory);
+    [[nodiscard]] static std::size_t scratch_bytes();
     [[nodiscard]] task make_task(dim index) const;
     void run_task(const scratch &s, const conv::buffers &data, const task &t) const;
     void add_row(const scratch &s, const task &t, const char *a, const char *in) const;

@@ -58,7 +58,7 @@ std::string refuse_merged(const conv::problem &p, const kernel_set &kernels, boo
         return "no two groups fit into a block of " + std::to_string(wanted) + " channels";
     if (asked) return {};
     if (p.type != data_type::bf16) return "products of f32 are not cheap enough to drop some";
-    const dim least = kernels.format == operand_format::amx ? 3 : 6;
+    const dim least = kernels.tiles() ? 3 : 6;
     if (std::max(p.ic, p.oc) < least) return "most of a block would be dropped";
     return {};
 }

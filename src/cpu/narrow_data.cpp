@@ -123,13 +123,20 @@ bool narrow_data::shrink() {
     return false;
 }
 
-std::size_t narrow_data::scratch_bytes() const {
+narrow_data::scratch narrow_data::lay_out(memory_walk &memory) const {
     const dim slack = most_vectors * kernels_.lanes;
-    const dim floats =
-        held_floats() + round_up_to(groups_ * k_chunk_ * patch_pitch_ + slack, 16)
-        + groups_ * roles_.out_c * c_pitch_ * static_cast<dim>(taps_of_.phases.size())
-        + round_up_to(groups_ * roles_.out_c, 16);
-    return static_cast<std::size_t>(4 * floats + round_up_to(16 * taps_, 64));
+    scratch s{};
+    s.weights = memory.take<float>(held_floats());
+    s.patch = memory.take_lines<float>(groups_ * k_chunk_ * patch_pitch_ + slack);
+    s.c = memory.take<float>(
+        groups_ * roles_.out_c * c_pitch_ * static_cast<dim>(taps_of_.phases.size()));
+    s.bias = memory.take_lines<float>(groups_ * roles_.out_c);
+    s.runs = memory.take_lines<dim>(2 * taps_);
+    return s;
+}
+
+std::size_t narrow_data::scratch_bytes() const {
+    return bytes_of_walk([this](memory_walk &memory) { return lay_out(memory); });
 }
 
 std::size_t narrow_data::workspace() const {
@@ -140,17 +147,9 @@ void narrow_data::execute(
     const conv::buffers &data, char *workspace, const executor &threads) const {
     fill_unreached(p_, roles_, walk_, kernels_, tasks_ == 0, data, threads);
     if (tasks_ == 0) return;
-    std::vector<scratch> workers(static_cast<std::size_t>(workers_));
-    for (std::size_t w = 0; w < workers.size(); ++w) {
-        scratch &s = workers[w];
-        s.weights = static_cast<float *>(static_cast<void *>(workspace + w * scratch_bytes()));
-        s.patch = s.weights + held_floats();
-        s.c = s.patch
-              + round_up_to(groups_ * k_chunk_ * patch_pitch_ + most_vectors * kernels_.lanes, 16);
-        s.bias = s.c + groups_ * roles_.out_c * c_pitch_ * static_cast<dim>(taps_of_.phases.size());
-        s.runs = static_cast<dim *>(
-            static_cast<void *>(s.bias + round_up_to(groups_ * roles_.out_c, 16)));
-    }
+    std::vector<scratch> workers;
+    memory_walk memory(workspace);
+    for (int w = 0; w < workers_; ++w) workers.push_back(lay_out(memory));
     for_each_task(threads.limited(workers_), tasks_, [&](int worker, dim index) {
         task t = make_task(data, index);
         for (dim i = 0; i < t.images; ++i, ++t.n)

@@ -8,6 +8,7 @@
 #include "conv/problem.hpp"
 #include "cpu/geometry.hpp"
 #include "cpu/kernels/kernels.hpp"
+#include "cpu/memory_walk.hpp"
 #include "cpu/parallel.hpp"
 #include "cpu/phases.hpp"
 #include "cpu/work_cut.hpp"
@@ -32,6 +33,7 @@ private:
     void choose(int threads);
     void settle();
     bool shrink();
+    [[nodiscard]] scratch lay_out(memory_walk &memory) const;
     [[nodiscard]] std::size_t scratch_bytes() const;
     /// Of a chunk, and of all that are held at once.
     [[nodiscard]] dim weights_floats() const { return groups_ * taps_ * k_chunk_ * roles_.out_c; }

@@ -50,19 +50,17 @@ narrow_weights::narrow_weights(
     };
     choose();
     choose_parts(workspace_limit);
-    while (
-        static_cast<std::size_t>(4 * parts_ * partial_floats()) + scratch_bytes() > workspace_limit
-        && (groups_ > 1 || tile_[0] * tile_[1] * tile_[2] > 1)) {
+    while (partials_bytes() + scratch_bytes() > workspace_limit
+           && (groups_ > 1 || tile_[0] * tile_[1] * tile_[2] > 1)) {
         groups_ = div_up(groups_, 2);
         target /= 2;
         choose();
     }
     parts_ = std::min(parts_, tiles_all_);
-    const std::size_t fixed = static_cast<std::size_t>(4 * parts_ * partial_floats());
-    check_workspace("weights gradient", fixed + scratch_bytes(), workspace_limit);
+    check_workspace("weights gradient", partials_bytes() + scratch_bytes(), workspace_limit);
     tasks_ = parts_ * group_blocks_;
     workers_ = static_cast<int>(std::min<dim>({std::max(threads, 1), tasks_,
-        static_cast<dim>((workspace_limit - fixed) / scratch_bytes())}));
+        static_cast<dim>((workspace_limit - partials_bytes()) / scratch_bytes())}));
 }
 
 void narrow_weights::settle() {
@@ -86,33 +84,44 @@ void narrow_weights::choose_parts(std::size_t workspace_limit) {
         static_cast<double>(group_blocks_ * groups_) / static_cast<double>(p_.groups);
     parts_ = fair_parts(tiles_all_, group_blocks_, skew, partials_most / std::max<dim>(bytes, 1),
         cut_threads(p_, kernels_));
-    while (
-        parts_ > 1 && static_cast<std::size_t>(parts_ * bytes) + scratch_bytes() > workspace_limit)
-        --parts_;
+    while (parts_ > 1 && partials_bytes() + scratch_bytes() > workspace_limit) --parts_;
+}
+
+float *narrow_weights::lay_out_partials(memory_walk &memory) const {
+    return memory.take_lines<float>(parts_ * partial_floats());
+}
+
+narrow_weights::scratch narrow_weights::lay_out(memory_walk &memory) const {
+    scratch s{};
+    s.dst = memory.take<float>(groups_ * p_.oc * dst_pitch_);
+    s.src = memory.take<float>(groups_ * p_.ic * src_pitch_ + patch_slack);
+    return s;
+}
+
+std::size_t narrow_weights::partials_bytes() const {
+    return bytes_of_walk([this](memory_walk &memory) { return lay_out_partials(memory); });
 }
 
 std::size_t narrow_weights::scratch_bytes() const {
-    return static_cast<std::size_t>(
-        4 * groups_ * (p_.ic * src_pitch_ + p_.oc * dst_pitch_) + 4 * patch_slack);
+    return bytes_of_walk([this](memory_walk &memory) { return lay_out(memory); });
 }
 
 std::size_t narrow_weights::workspace() const {
     if (tasks_ == 0) return 0;
-    return static_cast<std::size_t>(round_up_to(4 * parts_ * partial_floats(), 64))
-           + scratch_bytes() * static_cast<std::size_t>(workers_);
+    return partials_bytes() + scratch_bytes() * static_cast<std::size_t>(workers_);
 }
 
 void narrow_weights::execute(
     const conv::buffers &data, char *workspace, const executor &threads) const {
     taps_.write_zeros(p_, data);
     if (tasks_ == 0) return;
-    const auto floats = [](char *p) { return static_cast<float *>(static_cast<void *>(p)); };
-    float *partials = floats(workspace);
-    char *memory = workspace + round_up_to(4 * parts_ * partial_floats(), 64);
+    memory_walk memory(workspace);
+    float *partials = lay_out_partials(memory);
+    const auto each = static_cast<dim>(scratch_bytes());
+    char *workers = memory.take<char>(workers_ * each);
     for_each_task(threads.limited(workers_), tasks_, [&](int worker, dim index) {
-        scratch s{};
-        s.dst = floats(memory + static_cast<std::size_t>(worker) * scratch_bytes());
-        s.src = s.dst + groups_ * p_.oc * dst_pitch_;
+        memory_walk mine(workers + worker * each);
+        const scratch s = lay_out(mine);
         for_each_tile(index, [&](task &t) {
             t.data = &data;
             t.partial = partials + t.part * partial_floats();

@@ -8,6 +8,7 @@
 #include "conv/problem.hpp"
 #include "cpu/geometry.hpp"
 #include "cpu/kernels/kernels.hpp"
+#include "cpu/memory_walk.hpp"
 #include "cpu/parallel.hpp"
 #include "cpu/phases.hpp"
 #include "cpu/work_cut.hpp"
@@ -31,6 +32,9 @@ private:
 
     void settle();
     void choose_parts(std::size_t workspace_limit);
+    [[nodiscard]] float *lay_out_partials(memory_walk &memory) const;
+    [[nodiscard]] scratch lay_out(memory_walk &memory) const;
+    [[nodiscard]] std::size_t partials_bytes() const;
     [[nodiscard]] std::size_t scratch_bytes() const;
     /// Weights of one group: [input channel][tap][output channel].
     [[nodiscard]] dim group_floats() const {

@@ -3,9 +3,9 @@
 
 #include <type_traits>
 
-#include <xmmintrin.h>
-
 #include <convgrad/engine.hpp>
+
+#include "cpu/machine/machine.hpp"
 
 namespace convgrad::cpu {
 
@@ -34,24 +34,22 @@ public:
         using body_t = std::remove_reference_t<Body>;
         struct job {
             body_t *body;
-            unsigned modes;
-        } context{&body, _mm_getcsr()};
+            float_modes modes;
+        } context{&body, read_float_modes()};
         pool_->run(
             workers,
             [](void *opaque, int i) {
                 const job &mine = *static_cast<const job *>(opaque);
-                const unsigned before = _mm_getcsr();
-                const bool differ = ((before ^ mine.modes) & ~exception_flags) != 0;
-                if (differ) _mm_setcsr(mine.modes);
+                const float_modes before = read_float_modes();
+                const bool differ = before != mine.modes;
+                if (differ) set_float_modes(mine.modes);
                 (*mine.body)(i);
-                if (differ) _mm_setcsr(before);
+                if (differ) set_float_modes(before);
             },
             &context);
     }
 
 private:
-    static constexpr unsigned exception_flags = 0x3f;
-
     thread_pool *pool_;
     int threads_;
 };

@@ -4,6 +4,7 @@
 // algorithms.cpp → plan::run() → driver → kernel.
 #pragma once
 
+#include "cpu/isa.hpp"
 #include "cpu/joint_pass.hpp"
 #include "cpu/parallel.hpp"
 #include "cpu/work_cut.hpp"
@@ -13,7 +14,8 @@ namespace convgrad::cpu {
 
 /// What a plan may use.
 struct plan_limits {
-    isa max_isa = isa::amx_bf16;
+    /// Kernels may need no more than this.
+    capabilities max_isa = isa::best;
     int threads = 1;
     std::size_t workspace = std::numeric_limits<std::size_t>::max();
     /// Non-empty: only the algorithm of this name (tests, benchmarks, explain).

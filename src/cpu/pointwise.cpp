@@ -11,6 +11,7 @@
 #include <memory>
 
 #include "cpu/element.hpp"
+#include "cpu/memory_walk.hpp"
 #include "cpu/prefetch.hpp"
 #include "cpu/tasks.hpp"
 #include "cpu/tiled.hpp"
@@ -22,20 +23,29 @@ constexpr int vectors = 2;              // of positions: 14 × 2 blocks of C loa
 constexpr dim range_bytes = 128 << 10;  // of all reduced channels: stays in L2
 constexpr dim channels_most = 512;      // beyond, a step does not stay in L2 beside the weights
 
-float *floats(char *p) {
-    return static_cast<float *>(static_cast<void *>(p));
-}
-
 dim step_of(const kernel_set &kernels) {
     return dim{vectors} * kernels.lanes;
 }
 
-/// Weights, a step of input and output, and the bias.
+/// Of one worker.
+struct worker_memory {
+    float *weights;  // [reduced channel][output channel]
+    float *in;       // [reduced channel][step]: positions of which the last vector is not whole
+    float *c;        // [channel of a block][step]
+    float *bias;
+};
+
+worker_memory lay_out(const data_roles &roles, const kernel_set &kernels, memory_walk &memory) {
+    worker_memory m{};
+    m.weights = memory.take_lines<float>(roles.in_c * roles.out_c);
+    m.in = memory.take<float>(roles.in_c * step_of(kernels));
+    m.c = memory.take<float>(kernels.max_m[vectors] * step_of(kernels));
+    m.bias = memory.take_lines<float>(roles.out_c);
+    return m;
+}
+
 std::size_t scratch_bytes(const data_roles &roles, const kernel_set &kernels) {
-    return static_cast<std::size_t>(4
-                                    * (round_up_to(roles.in_c * roles.out_c, 16)
-                                        + (roles.in_c + kernels.max_m[vectors]) * step_of(kernels)
-                                        + round_up_to(roles.out_c, 16)));
+    return bytes_of_walk([&](memory_walk &memory) { return lay_out(roles, kernels, memory); });
 }
 
 }  // namespace
@@ -62,11 +72,7 @@ std::string refuse_pointwise(
     return {};
 }
 
-struct pointwise_data::scratch {
-    float *weights;  // [reduced channel][output channel]
-    float *in;       // [reduced channel][step]: positions of which the last vector is not whole
-    float *c;        // [channel of a block][step]
-    float *bias;
+struct pointwise_data::scratch : worker_memory {
     dim held = -1;  // group whose weights and bias are here
 };
 
@@ -143,14 +149,9 @@ void pointwise_data::execute(
 data_walk pointwise_data::start(
     const conv::buffers &data, char *workspace, const executor & /*threads*/) const {
     // They change with every task: what a worker holds serves its next one.
-    const auto workers = std::make_shared<std::vector<scratch>>(static_cast<std::size_t>(workers_));
-    for (std::size_t w = 0; w < workers->size(); ++w) {
-        scratch &s = (*workers)[w];
-        s.weights = floats(workspace + w * bytes_);
-        s.in = s.weights + round_up_to(roles_.in_c * roles_.out_c, 16);
-        s.c = s.in + roles_.in_c * step();
-        s.bias = s.c + kernels_.max_m[vectors] * step();
-    }
+    const auto workers = std::make_shared<std::vector<scratch>>();
+    memory_walk memory(workspace);
+    for (int w = 0; w < workers_; ++w) workers->push_back({lay_out(roles_, kernels_, memory)});
     const dim units = tasks_ / std::max<dim>(p_.groups, 1);
     return {units, p_.groups, workers_,
         [this, &data, workers, units](int worker, const walk_piece &piece) {

@@ -12,7 +12,8 @@
 #include <vector>
 
 #include <pthread.h>
-#include <xmmintrin.h>
+
+#include "cpu/machine/machine.hpp"
 
 namespace convgrad::cpu {
 namespace {
@@ -51,7 +52,7 @@ template <typename T>
 void await_change(const std::atomic<T> &word, T old, int spins) {
     for (int i = 0; i < spins; ++i) {
         if (word.load(std::memory_order_acquire) != old) return;
-        _mm_pause();
+        relax();
     }
     word.wait(old, std::memory_order_acquire);
 }

@@ -1,7 +1,7 @@
 // Lines that will be needed soon, into L2. The memory need not exist.
 #pragma once
 
-#include <convgrad/types.hpp>
+#include "cpu/machine/machine.hpp"
 
 namespace convgrad::cpu {
 
@@ -11,14 +11,7 @@ namespace convgrad::cpu {
 
 /// Without this a store of a whole line still waits for the line.
 [[gnu::always_inline]] inline void expect_write(const char *p, dim bytes) {
-    for (dim i = 0; i < bytes; i += 64) {
-#ifdef __x86_64__  // the compiler takes prefetchw only with -mprfchw; processors without it do
-                   // nothing
-        __asm__ volatile("prefetchw %0" : : "m"(p[i]));
-#else
-        __builtin_prefetch(p + i, 1, 2);
-#endif
-    }
+    for (dim i = 0; i < bytes; i += 64) expect_write_line(p + i);
 }
 
 }  // namespace convgrad::cpu

@@ -209,7 +209,7 @@ struct fetching {
 inline void multiply_run(
     const kernel_set &kernels, product_args args, dim count, int vectors, fetching fetch = {}) {
     const dim row = args.ldc;
-    if (kernels.format == operand_format::amx) {  // whole tiles of 16 rows
+    if (kernels.tiles()) {
         for (dim done = 0; done < count; done += 32) {
             kernels.product(args, count - done > 16 ? 32 : 16, vectors);
             args.c += 32 * row;

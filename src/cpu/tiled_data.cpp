@@ -1,5 +1,5 @@
 // Execution of the dense driver for forward and backward data. Start reading at execute(); the
-// choice of blocks is in tiled_data_plan.cpp.
+// choice of blocks is in tiled_search.cpp, what follows from it in tiled_layout.cpp.
 //
 // For each task (a tile of positions × a block of output channels):
 //   for each chunk of reduced channels:
@@ -12,6 +12,7 @@
 #include "cpu/tiled_data.hpp"
 
 #include <algorithm>
+#include <utility>
 
 #include "cpu/element.hpp"
 #include "cpu/tasks.hpp"
@@ -25,27 +26,17 @@ struct tiled_data::task : tile_place {
     dim first_panel, panels;  // block of output channels
 };
 
-struct tiled_data::scratch {
-    char *weights;
-    char *patch;
-    float *c;
-    float *bias;
-    dim *runs;                             // two lists of as many entries as there are taps
-    char *exact;                           // memory of exact_
+struct tiled_data::scratch : worker_memory {
     dim held_panel = -1, held_panels = 0;  // group·panels + first panel whose weights are packed
     value_range weights_range;
 };
 
-dim tiled_data::kept_units() const {
-    return keep_weights_ ? units(k_chunk_) * (chunks_ - 1) + units(chunk_channels(chunks_ - 1))
-                         : units(k_chunk_);
-}
+tiled_data::tiled_data(const conv::problem &p, const kernel_set &kernels, const kernel_set *exact,
+    int threads, std::size_t workspace_limit)
+    : tiled_data(find_tiled_layouts(p, kernels, exact, threads, workspace_limit)) {}
 
-dim tiled_data::c_floats() const {
-    if (row_block_ > 0) return row_block_ * panels_per_block_ * panel_width();
-    const dim kept =
-        chunks_ == 1 ? 1 : static_cast<dim>(taps_of_.phases.size()) * panels_per_block_;
-    return rows_ * kept * panel_width();
+tiled_data::tiled_data(tiled_layouts found) : tiled_layout(std::move(found.own)) {
+    if (found.exact) exact_.reset(new tiled_data({std::move(*found.exact), nullptr}));
 }
 
 /// C of a phase and panel. What needs only one chunk leaves before the next panel comes.
@@ -54,30 +45,15 @@ float *tiled_data::c_of(const scratch &s, std::size_t ph, dim j) const {
     return s.c + index * rows_ * panel_width();
 }
 
-std::size_t tiled_data::scratch_bytes() const {
-    const dim bytes = round_up_to(panels_per_block_ * panel_bytes(kept_units()), 64) + patch_bytes()
-                      + round_up_to(4 * c_floats(), 64)
-                      + round_up_to(4 * panels_per_block_ * panel_width(), 64)
-                      + round_up_to(16 * taps_, 64);
-    return static_cast<std::size_t>(bytes) + (exact_ ? exact_->scratch_bytes() : 0);
+tiled_data::scratch tiled_data::make_scratch(char *memory) const {
+    memory_walk walk(memory);
+    scratch s{};
+    static_cast<worker_memory &>(s) = lay_out(walk);
+    return s;
 }
 
 std::size_t tiled_data::workspace() const {
     return tasks_ == 0 ? 0 : scratch_bytes() * static_cast<std::size_t>(workers_);
-}
-
-tiled_data::scratch tiled_data::make_scratch(char *memory) const {
-    scratch s{};
-    s.weights = memory;
-    s.patch = s.weights + round_up_to(panels_per_block_ * panel_bytes(kept_units()), 64);
-    char *c = s.patch + patch_bytes();
-    char *bias = c + round_up_to(4 * c_floats(), 64);
-    s.c = static_cast<float *>(static_cast<void *>(c));
-    s.bias = static_cast<float *>(static_cast<void *>(bias));
-    char *runs = bias + round_up_to(4 * panels_per_block_ * panel_width(), 64);
-    s.runs = static_cast<dim *>(static_cast<void *>(runs));
-    s.exact = runs + round_up_to(16 * taps_, 64);
-    return s;
 }
 
 tiled_data::task tiled_data::make_task(const conv::buffers &data, dim index) const {
@@ -293,15 +269,6 @@ value_range tiled_data::pack_staged(
     return range;
 }
 
-dim tiled_data::patch_bytes() const {
-    return std::max(packed_patch_bytes(), stage_bytes_);
-}
-
-dim tiled_data::packed_patch_bytes() const {
-    if (pixels_) return round_up_to(patch_positions_ * position_bytes_, 64);
-    return cpu::patch_bytes(kernels_, units(k_chunk_), patch_positions_);
-}
-
 dim tiled_data::in_offset(const task &t, dim chunk) const {
     const dim channel = t.group * roles_.in_c + chunk * k_chunk_;
     return static_cast<dim>(size_of(p_.type)) * (t.n * roles_.in.n + channel * roles_.in.c);
@@ -348,27 +315,30 @@ void tiled_data::for_each_run(const dim (&length)[3], Body &&body) const {
     }
 }
 
-/// Columns of a panel's last vector that are missing.
-dim tiled_data::missing_columns(dim panel) const {
-    return std::max<dim>(
-        0, panel_vectors(panel) * kernels_.lanes - (roles_.out_c - panel * panel_width()));
-}
-
-bool tiled_data::stores_itself(dim panel) const {
-    const bool sums_there = p_.type == data_type::f32 && (chunks_ > 1 || p_.accumulate);
-    return write_output_ && (missing_columns(panel) == 0 || !sums_there);
-}
-
 /// Whether it costs less to go through a row of `count` columns in pieces, each with the taps that
 /// meet the input there: with large dilations much of a row lies beside the input.
 bool tiled_data::worth_cutting(const conv_phase &f, const task &t, dim count) const {
-    if (!t.padded || flat_ || kernels_.format == operand_format::amx) return false;
+    if (!t.padded || flat_) return false;
     const auto cost = [&](dim rows) {
         const dim blocks = div_up(rows, kernels_.max_m[vectors_]);
         return static_cast<double>(blocks) * step_cost(div_up(rows, blocks), vectors_);
     };
     const double pieces = cost_of_pieces(walk_[2], *f.axis[2], t.t0[2], count, cost);
     return pieces < 0.95 * cost(count) * static_cast<double>(f.axis[2]->taps.size());
+}
+
+/// What all products have in common; `direct`: A is the input itself.
+product_args tiled_data::product_form(bool direct) const {
+    const dim size = static_cast<dim>(size_of(p_.type));
+    product_args args{};
+    args.a_step = direct ? 4 : unit_step_;
+    args.a_m = direct ? size * roles_.in.x[2] * walk_[2].in_step : position_bytes_;
+    args.a_part = patch_positions_ * kernels_.unit_bytes;
+    args.a_tile = amx_tile_rows * dim{kernels_.unit_bytes};
+    args.b_step = panel_width() * kernels_.column_bytes;
+    args.b_part = args.b_step / kernels_.parts;
+    args.b_tile = amx_tile_bytes;
+    return args;
 }
 
 void tiled_data::multiply(const scratch &s, const task &t, dim chunk) const {
@@ -379,15 +349,8 @@ void tiled_data::multiply(const scratch &s, const task &t, dim chunk) const {
     const char *in =
         direct ? static_cast<const char *>(roles_.input(*t.data)) + in_offset(t, chunk) : s.patch;
     char *out = static_cast<char *>(roles_.output(*t.data));
-    product_args args{};
+    product_args args = product_form(direct);
     args.k = chunk_units;
-    args.a_step = direct ? 4 : unit_step_;
-    args.a_m = direct ? size * roles_.in.x[2] * walk_[2].in_step : position_bytes_;
-    args.a_part = patch_positions_ * kernels_.unit_bytes;
-    args.a_tile = 16 * dim{kernels_.unit_bytes};
-    args.b_step = panel_width() * kernels_.column_bytes;
-    args.b_part = args.b_step / kernels_.parts;
-    args.b_tile = 1024;
     const auto &taps = direct ? tap_input_ : tap_patch_;
     const bool pointwise = taps_ == 1 && walk_[2].in_step == 1;
     const bool float_output = p_.type == data_type::f32;
@@ -444,19 +407,12 @@ void tiled_data::multiply(const scratch &s, const task &t, dim chunk) const {
 /// Pointwise layers: a few positions at a time, all panels, so that C stays in L1 and results leave
 /// in the order of memory. With a panel at a time every other line of the output would be written.
 void tiled_data::multiply_rows(const scratch &s, const task &t) const {
-    const dim size = static_cast<dim>(size_of(p_.type)), width = panels_per_block_ * panel_width();
+    const dim width = panels_per_block_ * panel_width();
     const bool direct = read_input_ && !t.padded;
-    const dim step = direct ? size * roles_.in.x[2] * walk_[2].in_step : position_bytes_;
     const conv_phase &f = taps_of_.phases[0];
-    product_args args{};
+    product_args args = product_form(direct);
+    const dim step = args.a_m;
     args.k = units(roles_.in_c);
-    args.a_step = direct ? 4 : unit_step_;
-    args.a_m = step;
-    args.a_part = patch_positions_ * kernels_.unit_bytes;
-    args.a_tile = 16 * dim{kernels_.unit_bytes};
-    args.b_step = panel_width() * kernels_.column_bytes;
-    args.b_part = args.b_step / kernels_.parts;
-    args.b_tile = 1024;
     args.a_run = (direct ? tap_input_ : tap_patch_).data();
     args.b_run = tap_packed_[1].data();
     args.runs = 1;

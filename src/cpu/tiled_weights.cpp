@@ -42,7 +42,7 @@ struct tiled_weights::scratch {
 };
 
 tiled_weights::order tiled_weights::order_of(const dim (&length)[3]) const {
-    if (!amx()) {
+    if (!kernels_.tiles()) {
         const dim k = div_up(length[2], kernels_.k_per_unit);
         return {k, length[1], k, tile_[2], tile_[1] * tile_[2]};
     }
@@ -58,12 +58,13 @@ tiled_weights::order tiled_weights::order_of(const dim (&length)[3]) const {
 /// Positions (amx: of dst, pairs) that one tile of a side occupies when packed.
 dim tiled_weights::positions(const side &s) const {
     if (!s.is_src) return tile_[0] * order_of(tile_).plane_pitch;
-    return patch_[0].length * patch_[1].length * patch_[2].length + (amx() ? patch_slack : 0);
+    return patch_[0].length * patch_[1].length * patch_[2].length
+           + (kernels_.tiles() ? patch_slack : 0);
 }
 
 /// Channels as packed: rows lie side by side, columns in panels.
 dim tiled_weights::padded(const side &s, dim channels) const {
-    return round_up_to(channels, &s == &rows_ ? kernels_.lanes : panel_width());
+    return round_up_to(channels, s.is_rows ? kernels_.lanes : panel_width());
 }
 
 dim tiled_weights::part_bytes(const side &s) const {
@@ -74,11 +75,27 @@ dim tiled_weights::packed_bytes(const side &s) const {
     return kernels_.parts * part_bytes(s);
 }
 
+tiled_weights::scratch tiled_weights::lay_out(memory_walk &memory) const {
+    scratch s{};
+    s.rows = memory.take<char>(packed_bytes(rows_));
+    s.columns = memory.take<char>(packed_bytes(columns_));
+    if (exact_) s.exact = memory.take<char>(static_cast<dim>(exact_->scratch_bytes()));
+    return s;
+}
+
+float *tiled_weights::lay_out_partials(memory_walk &memory) const {
+    return memory.take<float>(parts_ * partial_floats());
+}
+
+/// Of one worker: operands, and later, in the same place, filters on their way out.
 std::size_t tiled_weights::scratch_bytes() const {
     const std::size_t packed =
-        static_cast<std::size_t>(packed_bytes(rows_) + packed_bytes(columns_))
-        + (exact_ ? exact_->scratch_bytes() : 0);
+        bytes_of_walk([this](memory_walk &memory) { return lay_out(memory); });
     return std::max(packed, taps_inside_ ? stage_bytes() : 0);
+}
+
+std::size_t tiled_weights::partials_bytes() const {
+    return bytes_of_walk([this](memory_walk &memory) { return lay_out_partials(memory); });
 }
 
 /// Filters that write_filters puts together at a time.
@@ -98,8 +115,7 @@ float *tiled_weights::c_of(float *partial, dim group, dim panel, dim tap, dim ro
 
 std::size_t tiled_weights::workspace() const {
     if (tasks_ == 0) return 0;
-    return static_cast<std::size_t>(4 * parts_ * partial_floats())
-           + scratch_bytes() * static_cast<std::size_t>(workers_);
+    return partials_bytes() + scratch_bytes() * static_cast<std::size_t>(workers_);
 }
 
 void tiled_weights::execute(
@@ -119,13 +135,13 @@ bool tiled_weights::joins() const {
 sum_walk tiled_weights::start(
     const conv::buffers &data, char *workspace, const executor & /*threads*/) const {
     taps_.write_zeros(p_, data);
-    auto *partials = static_cast<float *>(static_cast<void *>(workspace));
-    char *memory = tasks_ == 0 ? workspace : workspace + 4 * parts_ * partial_floats();
+    memory_walk walk(tasks_ == 0 ? nullptr : workspace);
+    float *partials = lay_out_partials(walk);
+    char *memory = walk.take<char>(static_cast<dim>(scratch_bytes()) * workers_);
     return {sums(), workers_, true,
         [this, &data, partials, memory](int worker, dim part, dim group, dim first, dim last) {
-            char *mine = memory + static_cast<std::size_t>(worker) * scratch_bytes();
-            scratch s{mine, mine + packed_bytes(rows_),
-                mine + packed_bytes(rows_) + packed_bytes(columns_)};
+            memory_walk mine(memory + static_cast<std::size_t>(worker) * scratch_bytes());
+            scratch s = lay_out(mine);
             const kernel_session session(kernels_);
             run_tiles(data, s, partials, part * sums().groups + group, first, last);
         },
@@ -181,7 +197,7 @@ task_cost tiled_weights::cost_of(const task &t) const {
 
 void tiled_weights::run_tiles(
     const conv::buffers &data, scratch &s, float *partials, dim index, dim first, dim last) const {
-    if (amx()) clear_slack(s);
+    if (kernels_.tiles()) clear_slack(s);
     for_each_tile(index, first, last, [&](task &t, bool begins) {
         t.partial = partials + t.part * partial_floats();
         run_tile(data, s, t, begins);
@@ -271,15 +287,15 @@ value_range tiled_weights::prepare(
     for (dim d = 0; d < t.length[0]; ++d)
         for (dim h = 0; h < t.length[1]; ++h)
             range.merge(kernels_.scan({first_element(data, s, t) + 4 * row_offset(s, t, d, h),
-                p_.type, s.strides.c, s.strides.x[2], &s == &rows_ ? t.rows : t.columns,
-                t.length[2], 0, t.length[2], nullptr}));
+                p_.type, s.strides.c, s.strides.x[2], s.is_rows ? t.rows : t.columns, t.length[2],
+                0, t.length[2], nullptr}));
     return range;
 }
 
 /// The task's first channel of image n.
 const char *tiled_weights::first_element(
     const conv::buffers &data, const side &s, const task &t) const {
-    const dim channel = t.group * s.channels + (&s == &rows_ ? t.first_row : t.first_column);
+    const dim channel = t.group * s.channels + (s.is_rows ? t.first_row : t.first_column);
     return static_cast<const char *>(s.is_src ? data.src : data.dst)
            + static_cast<dim>(size_of(p_.type)) * (t.n * s.strides.n + channel * s.strides.c);
 }
@@ -301,7 +317,7 @@ void tiled_weights::for_each_src_row(const task &t, Pack &&pack_row) const {
     const order o = order_of(t.length);
     const dim xs = strides.x[2] * walk_[2].in_step;
     // amx multiplies gaps and remainders by zeros: everything must be packed, nothing left over.
-    const dim(&length)[3] = amx() ? tile_ : t.length;
+    const dim(&length)[3] = kernels_.tiles() ? tile_ : t.length;
     for_each_patch_row(walk_, patch_, tile_, t.t0, length, [&](const patch_row &row) {
         const row_range here{row.lo, row.hi};
         if (by_rows_) {
@@ -317,7 +333,7 @@ void tiled_weights::for_each_src_row(const task &t, Pack &&pack_row) const {
             return;
         }
         const dim distance = kernels_.k_per_unit > 1 ? o.half : 0;
-        const dim count = amx() ? row.count : row.count - t.length[2] + o.half;
+        const dim count = kernels_.tiles() ? row.count : row.count - t.length[2] + o.half;
         pack_row(row.offset(strides), xs, row.at, count, here, distance * xs,
             {row.lo - distance, row.hi - distance});
     });
@@ -342,8 +358,9 @@ void tiled_weights::for_each_dst_row(const task &t, Pack &&pack_row) const {
             }
             // The partner of a last odd position is zero.
             const dim distance = kernels_.k_per_unit > 1 ? o.half : 0;
-            pack_row(offset, xs, d * o.plane_pitch + h * o.run_pitch, amx() ? pairs : o.half,
-                {0, o.half}, distance * xs, {0, t.length[2] - distance});
+            pack_row(offset, xs, d * o.plane_pitch + h * o.run_pitch,
+                kernels_.tiles() ? pairs : o.half, {0, o.half}, distance * xs,
+                {0, t.length[2] - distance});
         }
 }
 
@@ -351,9 +368,8 @@ void tiled_weights::for_each_dst_row(const task &t, Pack &&pack_row) const {
 value_range tiled_weights::pack(
     const conv::buffers &data, const side &s, const task &t, char *out) const {
     const dim size = static_cast<dim>(size_of(p_.type));
-    const bool is_rows = &s == &rows_;
-    const dim channels = is_rows ? t.rows : t.columns;
-    const dim block = is_rows ? padded(s, s.block) : panel_width();
+    const dim channels = s.is_rows ? t.rows : t.columns;
+    const dim block = s.is_rows ? padded(s, s.block) : panel_width();
     const dim panel_pitch = 4 * block * positions(s), part_pitch = part_bytes(s);
     const char *in = first_element(data, s, t);
     value_range range;
@@ -362,7 +378,7 @@ value_range tiled_weights::pack(
         pack_args args{
             in + size * offset, p_.type, s.strides.c, xs, channels, count, here.lo, here.hi, out};
         const pair_row pair{in + size * (offset + partner), there.lo, there.hi};
-        if (amx() && is_rows) {
+        if (kernels_.tiles() && s.is_rows) {
             args.out += 4 * at;
             range.merge(kernels_.pack_rows(args, pair, 4 * positions(s), part_pitch));
         } else {
@@ -389,13 +405,14 @@ struct tiled_weights::operand {
 void tiled_weights::describe_operand(const conv::buffers &data, const scratch &s, const side &d,
     const task &t, dim run0, dim runs, operand &o) const {
     const order of = order_of(t.length);
-    const bool is_rows = &d == &rows_, direct = reads_input(d, t);
-    const dim block = amx() && is_rows ? 4 : 4 * (is_rows ? padded(d, d.block) : panel_width());
+    const bool is_rows = d.is_rows, direct = reads_input(d, t);
+    const dim block =
+        kernels_.tiles() && is_rows ? 4 : 4 * (is_rows ? padded(d, d.block) : panel_width());
     o.base = direct ? first_element(data, d, t) : is_rows ? s.rows : s.columns;
-    o.step = direct    ? 4 * d.strides.x[2] * (d.is_src ? walk_[2].in_step : 1)
-             : !amx()  ? block
-             : is_rows ? 64
-                       : 16 * block;
+    o.step = direct              ? 4 * d.strides.x[2] * (d.is_src ? walk_[2].in_step : 1)
+             : !kernels_.tiles() ? block
+             : is_rows           ? 64
+                                 : 16 * block;
     o.panel = direct ? 4 * panel_width() : block * positions(d);
     o.shift = d.is_src ? (direct    ? tap_input_
                           : is_rows ? tap_rows_

@@ -11,6 +11,7 @@
 #include "cpu/geometry.hpp"
 #include "cpu/joint_pass.hpp"
 #include "cpu/kernels/kernels.hpp"
+#include "cpu/memory_walk.hpp"
 #include "cpu/parallel.hpp"
 #include "cpu/phases.hpp"
 #include "cpu/work_cut.hpp"
@@ -40,6 +41,7 @@ private:
         dim unit;  // channels that decide together whether the format can hold them
         conv::data_strides strides;
         bool is_src;
+        bool is_rows;    // broadcast, or rows of tiles; the other side runs along vectors
         bool as_stored;  // the tensor itself can serve as the packed operand
     };
     struct scratch;
@@ -87,14 +89,16 @@ private:
     }
     [[nodiscard]] dim partial_floats() const;  // one part, all groups
     [[nodiscard]] float *c_of(float *partial, dim group, dim panel, dim tap, dim row) const;
-    [[nodiscard]] bool amx() const { return kernels_.format == operand_format::amx; }
     [[nodiscard]] order order_of(const dim (&length)[3]) const;
     [[nodiscard]] dim positions(const side &s) const;
     [[nodiscard]] dim padded(const side &s, dim channels) const;
     /// One part of one operand.
     [[nodiscard]] dim part_bytes(const side &s) const;
     [[nodiscard]] dim packed_bytes(const side &s) const;
+    [[nodiscard]] scratch lay_out(memory_walk &memory) const;
+    [[nodiscard]] float *lay_out_partials(memory_walk &memory) const;
     [[nodiscard]] std::size_t scratch_bytes() const;
+    [[nodiscard]] std::size_t partials_bytes() const;
     [[nodiscard]] std::size_t stage_bytes() const;
 
     /// Calls body(task, first) for each tile of a task.

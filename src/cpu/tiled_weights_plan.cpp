@@ -47,11 +47,10 @@ tiled_weights::tiled_weights(const conv::problem &p, const kernel_set &kernels,
     choose_cut();
     settle_tile();
     if (exact != nullptr) exact_.reset(new tiled_weights(*this, *exact));
-    const auto fixed = [this] { return static_cast<std::size_t>(4 * parts_ * partial_floats()); };
     // A smaller workspace: fewer parts, narrower blocks, smaller tiles.
-    while (parts_ > 1 && fixed() + scratch_bytes() > workspace_limit) --parts_;
+    while (parts_ > 1 && partials_bytes() + scratch_bytes() > workspace_limit) --parts_;
     dim target = tile_target;
-    while (fixed() + scratch_bytes() > workspace_limit) {
+    while (partials_bytes() + scratch_bytes() > workspace_limit) {
         if (target <= 4096 && rows_.block <= kernels_.lanes && columns_.block <= panel_width())
             break;
         set_blocks(std::max<dim>(kernels_.lanes, round_up_to(rows_.block / 2, kernels_.lanes)),
@@ -62,18 +61,18 @@ tiled_weights::tiled_weights(const conv::problem &p, const kernel_set &kernels,
         settle_tile();
         if (exact != nullptr) exact_.reset(new tiled_weights(*this, *exact));
     }
-    check_workspace("weights gradient", fixed() + scratch_bytes(), workspace_limit);
+    check_workspace("weights gradient", partials_bytes() + scratch_bytes(), workspace_limit);
     bundle_units(std::min(threads, cut_threads(p_, kernels_)));
     settle_tile();
     if (exact != nullptr) exact_.reset(new tiled_weights(*this, *exact));
-    if (fixed() + scratch_bytes() > workspace_limit) {
+    if (partials_bytes() + scratch_bytes() > workspace_limit) {
         set_blocks(rows_.unit, columns_.unit);  // which fit
         settle_tile();
         if (exact != nullptr) exact_.reset(new tiled_weights(*this, *exact));
     }
     tasks_ = count_tasks();
     workers_ = static_cast<int>(std::min<dim>({std::max(threads, 1), tasks_,
-        static_cast<dim>((workspace_limit - fixed()) / scratch_bytes())}));
+        static_cast<dim>((workspace_limit - partials_bytes()) / scratch_bytes())}));
 }
 
 tiled_weights::tiled_weights(const tiled_weights &like, const kernel_set &kernels)
@@ -91,20 +90,22 @@ tiled_weights::tiled_weights(const tiled_weights &like, const kernel_set &kernel
 
 /// Which operand is broadcast and which runs along vectors: whichever costs less.
 void tiled_weights::choose_orientation() {
+    const auto side_of = [this](bool src, bool rows) {
+        const dim channels = src ? p_.ic : p_.oc;
+        return side{channels, channels, 1, channels, src ? p_.src : p_.dst, src, rows, false};
+    };
     int v_src_rows = 1, v_dst_rows = 1;
-    if (amx()) {  // the operand that taps shift must be B, whose rows are positions
-        rows_ = {p_.oc, p_.oc, 1, p_.oc, p_.dst, false, false};
-        columns_ = {p_.ic, p_.ic, 1, p_.ic, p_.src, true, false};
+    if (kernels_.tiles()) {  // the operand that taps shift must be B, whose rows are positions
+        rows_ = side_of(false, true);
+        columns_ = side_of(true, false);
         vectors_ = static_cast<int>(std::min<dim>(2, div_up(p_.ic, 16)));
         c_rows_ = round_up_to(p_.oc, 16);
         return;
     }
     const bool src_rows = best_panel(kernels_, p_.ic, p_.oc, v_src_rows)
                           <= best_panel(kernels_, p_.oc, p_.ic, v_dst_rows);
-    const side src{p_.ic, p_.ic, 1, p_.ic, p_.src, true, false},
-        dst{p_.oc, p_.oc, 1, p_.oc, p_.dst, false, false};
-    rows_ = src_rows ? src : dst;
-    columns_ = src_rows ? dst : src;
+    rows_ = side_of(src_rows, true);
+    columns_ = side_of(!src_rows, false);
     vectors_ = src_rows ? v_src_rows : v_dst_rows;
     c_rows_ = rows_.channels;
 }
@@ -117,7 +118,7 @@ void tiled_weights::choose_paths() {
         const dim pitch = s->strides.x[2] * (s->is_src ? walk_[2].in_step : 1);
         s->as_stored = kernels_.format == operand_format::fma && p_.type == data_type::f32
                        && s->strides.c == 1 && 4 * pitch <= most_pitch
-                       && (s == &rows_ || s->channels % kernels_.lanes == 0);
+                       && (s->is_rows || s->channels % kernels_.lanes == 0);
     }
 }
 
@@ -185,7 +186,7 @@ double tiled_weights::cut_seconds() const {
                           * number(p_.groups * padded(rows_, rows_.channels))
                           * number(padded(columns_, columns_.channels));
     double steps = number(rows_.block * columns_.block) / kernels_.lanes;
-    if (!amx()) {
+    if (!kernels_.tiles()) {
         const dim rows = std::min(rows_.block, rows_.channels);
         const dim pieces = div_up(rows, kernels_.max_m[vectors_]);
         steps = number(pieces * div_up(columns_.block, panel_width()))
@@ -360,7 +361,7 @@ void tiled_weights::settle_tile() {
         tap_rows_.push_back(position * 4 * padded(rows_, rows_.block));
         tap_columns_.push_back(position * 4 * panel_width());
     }
-    if (!amx()) return;
+    if (!kernels_.tiles()) return;
     // Whichever wastes fewer units.
     by_rows_ = true;
     const order rows = order_of(tile_);

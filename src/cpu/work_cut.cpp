@@ -199,7 +199,7 @@ dim fair_parts(dim units, dim blocks, double skew, dim most, int threads) {
 
 double nominal_speed(const kernel_set &kernels) {
     constexpr double clock = 3e9;
-    if (kernels.format == operand_format::amx) {
+    if (kernels.tiles()) {
         constexpr double tile = 16 * 16 * 32, tile_cycles = 16;
         // Products of parts that matter: 1, 3 and 6.
         return clock * tile / tile_cycles / (kernels.parts * (kernels.parts + 1) / 2.0);

@@ -20,6 +20,8 @@ std::string_view to_string(data_type type) {
 
 std::string_view to_string(isa set) {
     switch (set) {
+    case isa::best:
+        return "best";
     case isa::portable:
         return "portable";
     case isa::avx2:
@@ -30,6 +32,8 @@ std::string_view to_string(isa set) {
         return "avx512_bf16";
     case isa::amx_bf16:
         return "amx_bf16";
+    case isa::neon:
+        return "neon";
     }
     return "unknown isa";
 }

@@ -56,7 +56,7 @@ void run_matrix(dim rounds) {
 
 }  // namespace
 
-const peak_loop *peak_matrix_amx_bf16() {
+const peak_loop *peak_amx_amx_bf16() {
     static constexpr peak_loop loop{isa::amx_bf16, peak_unit::matrix, flops_per_round, run_matrix};
     return &loop;
 }

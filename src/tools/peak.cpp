@@ -1,23 +1,31 @@
 #include "tools/peak.hpp"
 
 namespace convgrad::cpu {
+namespace {
 
-const peak_loop *find_peak(isa most, peak_unit unit) {
-    switch (unit) {
-    case peak_unit::fma:
-        if (most >= isa::avx512) return peak_fma_avx512();
-        return most >= isa::avx2 ? peak_fma_avx2() : peak_fma_portable();
-    case peak_unit::dot2:
-        return most >= isa::avx512_bf16 ? peak_dot2_avx512_bf16() : nullptr;
-    case peak_unit::matrix:
-        return most >= isa::amx_bf16 ? peak_matrix_amx_bf16() : nullptr;
-    }
+struct reader {
+    isa set;
+    read_loop read;
+};
+
+}  // namespace
+
+const peak_loop *find_peak(capabilities may_use, peak_unit unit) {
+    for (const peak_loop *loop : {
+#define CONVGRAD_KERNELS(set, format) peak_##format##_##set(),
+#include "cpu/kernels/kernels.inc"
+         })
+        if (loop->unit == unit && may_use.include(loop->set)) return loop;
     return nullptr;
 }
 
-read_loop find_read(isa most) {
-    if (most >= isa::avx512) return read_avx512;
-    return most >= isa::avx2 ? read_avx2 : read_portable;
+read_loop find_read(capabilities may_use) {
+    for (const reader &r : {
+#define CONVGRAD_FMA_KERNELS(set) reader{isa::set, read_##set},
+#include "cpu/kernels/kernels.inc"
+         })
+        if (may_use.include(r.set)) return r.read;
+    return nullptr;
 }
 
 }  // namespace convgrad::cpu

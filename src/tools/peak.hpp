@@ -6,6 +6,8 @@
 
 #include <convgrad/types.hpp>
 
+#include "cpu/isa.hpp"
+
 namespace convgrad::cpu {
 
 /// The part of the processor that a loop keeps busy.
@@ -26,18 +28,14 @@ struct peak_loop {
 /// Reads `bytes` (a multiple of 512) from a 64-byte aligned address, with full vectors.
 using read_loop = void (*)(const void *data, dim bytes);
 
-/// The best loop of an instruction set up to `most` for a unit; null if none of them has the unit.
-const peak_loop *find_peak(isa most, peak_unit unit);
-read_loop find_read(isa most);
+/// The best loop that needs no more than `may_use` for a unit; null if none of them has the unit.
+const peak_loop *find_peak(capabilities may_use, peak_unit unit);
+read_loop find_read(capabilities may_use);
 
-// One file per instruction set; they run only where the processor has it.
-const peak_loop *peak_fma_portable();
-const peak_loop *peak_fma_avx2();
-const peak_loop *peak_fma_avx512();
-const peak_loop *peak_dot2_avx512_bf16();
-const peak_loop *peak_matrix_amx_bf16();
-void read_portable(const void *data, dim bytes);
-void read_avx2(const void *data, dim bytes);
-void read_avx512(const void *data, dim bytes);
+// Of each line of kernels.inc; they run only where the processor has the instruction set.
+#define CONVGRAD_KERNELS(set, format) const peak_loop *peak_##format##_##set();
+#include "cpu/kernels/kernels.inc"
+#define CONVGRAD_FMA_KERNELS(set) void read_##set(const void *data, dim bytes);
+#include "cpu/kernels/kernels.inc"
 
 }  // namespace convgrad::cpu

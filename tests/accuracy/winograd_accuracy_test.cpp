@@ -37,9 +37,8 @@ double factor(const problem &p, std::size_t tile, isa set, flavour f) {
 void check(const problem &p, const char *what, dim length) {
     for (const flavour f : {flavour::random, flavour::rectified, flavour::positive})
         for (std::size_t t = 0; t < 3; ++t)
-            for (const isa set : {isa::portable, isa::avx2, isa::avx512}) {
-                if (set > test::usable_isas().back()) continue;
-                if (set != isa::avx512 && length > 512) continue;
+            for (const isa set : test::usable_fma_isas()) {
+                if (set != test::usable_fma_isas().back() && length > 512) continue;
                 const double found = factor(p, t, set, f);
                 if (std::getenv("WINOGRAD_TABLE") != nullptr)
                     std::printf("%s\t%s\t%ld\t%s\t%s\t%.2f\n", what, std::string(names[t]).c_str(),

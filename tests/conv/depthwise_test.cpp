@@ -66,8 +66,7 @@ void expect_exact(workbench &bench, problem p, const kind &k, std::uint64_t seed
     set_layouts(p, k, all_weights_layouts[seed % 5]);
     bench.load(p, fill::integers, seed);
     bench.run_reference();
-    for (const isa set : {isa::portable, isa::avx2, isa::avx512}) {
-        if (set > usable_isas().back()) continue;
+    for (const isa set : usable_fma_isas()) {
         for (const int threads : {1, 3}) {
             const run_report ran =
                 bench.run({.max_isa = set, .threads = threads, .algorithm = k.algorithm});
@@ -201,8 +200,7 @@ TEST(depthwise, infinities_beside_padding) {
             else
                 bench.write(role::weights, 2, infinity);
             bench.run_reference();
-            for (const isa set : {isa::portable, isa::avx2, isa::avx512}) {
-                if (set > usable_isas().back()) continue;
+            for (const isa set : usable_fma_isas()) {
                 bench.run({.max_isa = set, .threads = 2, .algorithm = k.algorithm});
                 ASSERT_EQ(bench.compare_bounded(), "") << k.algorithm << ' ' << to_string(set);
             }

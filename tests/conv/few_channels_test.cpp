@@ -23,15 +23,13 @@ struct named {
 /// Emulation is slow: the matrix engine takes part in one of three cases.
 std::vector<named> algorithms_of(const problem &p, std::uint64_t number) {
     std::vector<named> all;
+    for (const isa set : usable_fma_isas()) all.push_back({"folded.fma", set});
     if (p.what == pass::backward_weights) {
-        all = {
-            {"folded.fma", isa::avx512}, {"folded.fma", isa::avx2}, {"folded.fma", isa::portable}};
         if (p.groups > 1) all.push_back({"merged.amx", isa::amx_bf16});
         if (p.groups > 1 && p.type == data_type::bf16)
             all.push_back({"merged.dot2", isa::avx512_bf16});
     } else {
-        all = {{"folded.amx", isa::amx_bf16}, {"folded.fma", isa::avx512},
-            {"folded.fma", isa::avx2}, {"folded.fma", isa::portable}};
+        all.push_back({"folded.amx", isa::amx_bf16});
         if (p.type == data_type::bf16) all.push_back({"folded.dot2", isa::avx512_bf16});
     }
     std::erase_if(all, [&](const named &a) {

@@ -166,14 +166,14 @@ void expect_same(const shape &s, bool only_fma, tally &joined) {
             for (const bool transposed : {false, true})
                 for (const bool bias : {false, true}) {
                     const bool accumulate = ++seed % 3 == 0;
-                    const isa sets[] = {affordable_isa(seed), isa::avx512};
                     cpu::plan_limits limits;
-                    limits.max_isa = std::min(sets[only_fma ? 1 : 0], usable_isas().back());
+                    limits.max_isa = only_fma ? usable_fma_isas().back() : affordable_isa(seed);
                     layer l = make_layer(s, type, layout, transposed, bias, accumulate, seed);
                     const layer::results expected = l.separately(limits);
                     for (const int threads : {1, 2, 3, 5, 16}) {
                         thread_pool *pool = &backwards;
-                        if (threads % 2 == 1 && limits.max_isa <= isa::avx512) pool = &real;
+                        if (threads % 2 == 1 && !limits.max_isa.include(isa::avx512_bf16))
+                            pool = &real;
                         std::set<std::string> names;
                         const layer::results got = l.together(limits, threads, pool, names);
                         if (names.empty()) continue;
@@ -182,8 +182,9 @@ void expect_same(const shape &s, bool only_fma, tally &joined) {
                             << to_string(type) << (layout == data_layout::nxc ? " NXC" : " NCX")
                             << (transposed ? " transposed" : "") << (bias ? " bias" : "")
                             << (accumulate ? " accumulate" : "") << " threads " << threads << ' '
-                            << to_string(limits.max_isa) << " data " << (got.data == expected.data)
-                            << " weights " << (got.weights == expected.weights) << " bias "
+                            << to_string(cpu::name_of(limits.max_isa)) << " data "
+                            << (got.data == expected.data) << " weights "
+                            << (got.weights == expected.weights) << " bias "
                             << (got.bias == expected.bias) << " mb " << s.mb << " groups "
                             << s.groups;
                     }
@@ -235,7 +236,7 @@ TEST(joint, within_a_workspace_limit) {
     for (const data_layout layout : {data_layout::nxc, data_layout::ncx})
         for (const std::size_t limit : {20U << 10, 40U << 10, 80U << 10, 200U << 10, 1U << 20}) {
             cpu::plan_limits limits;
-            limits.max_isa = std::min(isa::avx512, usable_isas().back());
+            limits.max_isa = usable_fma_isas().back();
             limits.workspace = limit;
             layer l = make_layer(s, data_type::f32, layout, false, true, false, limit);
             layer::results expected;

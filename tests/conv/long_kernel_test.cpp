@@ -18,7 +18,6 @@ using conv::problem;
 constexpr std::string_view name = "long.fma";
 constexpr pass passes[] = {pass::forward, pass::backward_data, pass::backward_weights};
 constexpr data_type types[] = {data_type::f32, data_type::bf16, data_type::f16};
-constexpr isa sets[] = {isa::portable, isa::avx2, isa::avx512};
 
 problem with(pass what, data_type type, dim mb, dim groups, dim ic, dim oc) {
     problem p;
@@ -34,8 +33,7 @@ problem with(pass what, data_type type, dim mb, dim groups, dim ic, dim oc) {
 void expect_exact(workbench &bench, const problem &p, std::uint64_t seed, bool by_name) {
     bench.load(p, fill::integers, seed);
     bench.run_reference();
-    for (const isa set : sets) {
-        if (set > usable_isas().back()) continue;
+    for (const isa set : usable_fma_isas()) {
         for (const int threads : {1, 3}) {
             const run_report ran = bench.run({.max_isa = set,
                 .threads = threads,
@@ -120,8 +118,7 @@ TEST(long_kernel, infinities_beside_padding) {
             bench.write(what == pass::backward_weights ? role::dst : role::weights, 0,
                 std::numeric_limits<double>::infinity());
             bench.run_reference();
-            for (const isa set : sets) {
-                if (set > usable_isas().back()) continue;
+            for (const isa set : usable_fma_isas()) {
                 bench.run({.max_isa = set, .algorithm = name});
                 ASSERT_EQ(bench.compare_bounded(), "") << to_string(set);
             }

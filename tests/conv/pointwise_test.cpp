@@ -59,8 +59,7 @@ void for_each_case(Body &&body) {
 
 template <typename Body>
 void for_each_set(Body &&body) {
-    for (const isa set : {isa::portable, isa::avx2, isa::avx512})
-        if (set <= usable_isas().back()) body(set);
+    for (const isa set : usable_fma_isas()) body(set);
 }
 
 TEST(pointwise, exact_on_integers) {

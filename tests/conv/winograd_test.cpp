@@ -20,16 +20,12 @@ namespace {
 using conv::pass;
 using conv::problem;
 
-constexpr isa own_sets[] = {isa::portable, isa::avx2, isa::avx512};
 constexpr std::string_view names[] = {"winograd2x2.fma", "winograd4x2.fma", "winograd4x4.fma"};
 constexpr double infinity = std::numeric_limits<double>::infinity();
 constexpr double nan = std::numeric_limits<double>::quiet_NaN();
 
-std::vector<isa> sets() {
-    std::vector<isa> found;
-    for (const isa set : own_sets)
-        if (set <= usable_isas().back()) found.push_back(set);
-    return found;
+std::span<const isa> sets() {
+    return usable_fma_isas();
 }
 
 /// A random 3×3 layer of stride 1, with a liking for tails of tiles, of channels and of panels.

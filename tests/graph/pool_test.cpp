@@ -6,7 +6,6 @@
 
 #include <sys/wait.h>
 #include <unistd.h>
-#include <xmmintrin.h>
 
 #include "cpu/parallel.hpp"
 #include "cpu/pool.hpp"
@@ -143,16 +142,15 @@ TEST(pool, hands_the_callers_floating_point_modes_to_workers) {
     cpu::pool pool(2);
     const cpu::executor on(&pool, 2);
     on.run(2, [](int) {});  // workers exist before the mode changes
-    const unsigned before = _mm_getcsr();
-    constexpr unsigned flush_to_zero = 0x8000;
-    _mm_setcsr(before | flush_to_zero);
+    const cpu::float_modes before = cpu::read_float_modes();
+    cpu::set_float_modes(before | cpu::flush_subnormal_results);
     std::atomic<int> arrived{0}, flushing{0};
     on.run(2, [&](int) {
         ++arrived;
         while (arrived < 2) std::this_thread::yield();
-        if ((_mm_getcsr() & flush_to_zero) != 0) ++flushing;
+        if ((cpu::read_float_modes() & cpu::flush_subnormal_results) != 0) ++flushing;
     });
-    _mm_setcsr(before);
+    cpu::set_float_modes(before);
     EXPECT_EQ(flushing, 2);
 }
 

@@ -205,7 +205,7 @@ struct hunter {
             random.one_of({convgrad::math_mode::strict, convgrad::math_mode::accurate,
                 convgrad::math_mode::accurate, convgrad::math_mode::fast}),
             draw_threads(random), SIZE_MAX};
-        s.set = std::min(s.set, convgrad::detected_isa());
+        s.set = convgrad::engine({.max_isa = s.set}).instruction_set();
         path way = draw_path(p, random);
         if (way == path::drop_in)
             s = {convgrad::detected_isa(), convgrad::math_mode::accurate, 1, SIZE_MAX};

@@ -315,7 +315,7 @@ layer draw_layer(std::uint64_t number) {
         l.add_in_place = l.add && random.chance(0.5);
         l.accumulate = l.what != task::forward && random.chance(0.3);
         l.on.max_isa = random.chance(0.6)
-                           ? isa::amx_bf16
+                           ? isa::best
                            : all_isas[static_cast<std::size_t>(random.between(0, 4))];
         l.on.math = random.pick({math_mode::strict, math_mode::accurate, math_mode::fast});
         if (draw_sizes(random, l)) return l;

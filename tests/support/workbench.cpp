@@ -13,6 +13,7 @@
 
 #include "conv/convert.hpp"
 #include "cpu/isa.hpp"
+#include "cpu/kernels/kernels.hpp"
 #include "support/amx_emulator.hpp"
 #include "tools/reference.hpp"
 
@@ -30,8 +31,8 @@ isa running_isa = isa::portable;
 void report_crash(int signal_number) {
     // Formatting is not signal-safe, but the process is lost anyway.
     if (running != nullptr) {
-        const std::string text = "crash in isa " + std::to_string(static_cast<int>(running_isa))
-                                 + ": " + to_text(*running) + '\n';
+        const std::string text =
+            "crash in isa " + std::string(to_string(running_isa)) + ": " + to_text(*running) + '\n';
         [[maybe_unused]] const auto written = ::write(STDERR_FILENO, text.data(), text.size());
     }
     std::signal(signal_number, SIG_DFL);
@@ -151,16 +152,20 @@ namespace {
 std::atomic<int> forced_isa{-1};
 
 struct isa_offer {
-    isa best;
+    std::vector<isa> sets;
     bool emulated;
 };
 
 const isa_offer &offered_isas() {
     static const isa_offer offer = [] {
-        if (cpu::detected() != isa::avx512_bf16) return isa_offer{cpu::detected(), false};
-        testing::amx_emulator::install();
-        forced_isa = static_cast<int>(isa::amx_bf16);
-        return isa_offer{isa::amx_bf16, true};
+        isa_offer made{{}, cpu::name_of(cpu::detected()) == isa::avx512_bf16};
+        if (made.emulated) {
+            testing::amx_emulator::install();
+            forced_isa = static_cast<int>(isa::amx_bf16);
+        }
+        for (const isa set : all_isas)
+            if (cpu::detected().include(set)) made.sets.push_back(set);
+        return made;
     }();
     return offer;
 }
@@ -168,7 +173,19 @@ const isa_offer &offered_isas() {
 }  // namespace
 
 std::span<const isa> usable_isas() {
-    return std::span(all_isas).first(static_cast<std::size_t>(offered_isas().best) + 1);
+    return offered_isas().sets;
+}
+
+std::span<const isa> usable_fma_isas() {
+    static const std::vector<isa> sets = [] {
+        std::vector<isa> found;
+        for (const isa set : usable_isas())
+            for (const cpu::kernel_line &line : cpu::kernel_lines)
+                if (line.set == set && line.format == cpu::operand_format::fma)
+                    found.push_back(set);
+        return found;
+    }();
+    return sets;
 }
 
 namespace {

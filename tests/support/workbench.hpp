@@ -43,6 +43,8 @@ struct run_report {
 /// The instruction sets that this machine can run, weakest first. Where everything but AMX is
 /// there, AMX runs in the emulator.
 std::span<const isa> usable_isas();
+/// Those of them with kernels for f32 multiply-adds.
+std::span<const isa> usable_fma_isas();
 /// The same for case `number` of many: emulation is slow, so an emulated instruction set takes part
 /// in one of `share` cases only.
 std::span<const isa> affordable_isas(std::uint64_t number, std::uint64_t share = 16);

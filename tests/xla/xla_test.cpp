@@ -6,10 +6,10 @@
 #include <numeric>
 
 #include <gtest/gtest.h>
-#include <xmmintrin.h>
 
 #include <convgrad/eager.hpp>
 
+#include "cpu/machine/machine.hpp"
 #include "fake_runtime.hpp"
 #include "xla_pool.hpp"
 
@@ -211,8 +211,9 @@ TEST(xla_call, gradients_with_and_without_the_bias) {
 TEST(xla_call, keeps_subnormals_whoever_calls) {
     const dims shape{1, 1, 1}, kernel{1, 1, 1};
     const float tiny = std::ldexp(1.0F, -140), one = 1;
-    const unsigned before = _mm_getcsr();
-    for (unsigned flush : {0U, 0x8040U}) {
+    const cpu::float_modes before = cpu::read_float_modes();
+    const cpu::float_modes both = cpu::flush_subnormal_results | cpu::subnormals_are_zero;
+    for (const cpu::float_modes flush : {cpu::float_modes{0}, both}) {
         float dst = -1;
         custom_call call;
         call.input(element_type::f32, &tiny, shape);
@@ -220,10 +221,10 @@ TEST(xla_call, keeps_subnormals_whoever_calls) {
         call.output(element_type::f32, &dst, shape);
         call.set("rank", dim{3});
         fake_runtime runtime(1, scheduling::none);
-        _mm_setcsr(before | flush);
+        cpu::set_float_modes(before | flush);
         const auto failed = call.run(runtime, "convgrad.convolution");
-        EXPECT_EQ(_mm_getcsr() & 0x8040U, flush);
-        _mm_setcsr(before);
+        EXPECT_EQ(cpu::read_float_modes() & both, flush);
+        cpu::set_float_modes(before);
         EXPECT_FALSE(failed);
         EXPECT_EQ(std::memcmp(&dst, &tiny, sizeof dst), 0);
     }

@@ -1,26 +1,32 @@
 // Which kernels exist for an instruction set, an operand format and an element type.
 #include "cpu/kernels/kernels.hpp"
 
+#include <iterator>
+
 namespace convgrad::cpu {
+namespace {
+
+using find_function = const kernel_set *(*)(data_type type, math_mode math);
+
+// In the order of kernel_lines.
+constexpr find_function functions[] = {
+#define CONVGRAD_KERNELS(set, format) format##_##set,
+#include "cpu/kernels/kernels.inc"
+};
+
+}  // namespace
 
 const kernel_set *find_kernels(isa set, operand_format format, data_type type, math_mode math) {
-    switch (format) {
-    case operand_format::fma:
-        if (set == isa::portable) return fma_portable();
-        if (set == isa::avx2) return fma_avx2();
-        if (set == isa::avx512) return fma_avx512();
-        return nullptr;
-    case operand_format::dot2:
-        return set == isa::avx512_bf16 && type == data_type::bf16 ? dot2_avx512_bf16() : nullptr;
-    case operand_format::amx:
-        return set == isa::amx_bf16 ? amx_bf16(type, math) : nullptr;
-    }
+    for (std::size_t i = 0; i < std::size(kernel_lines); ++i)
+        if (kernel_lines[i].set == set && kernel_lines[i].format == format)
+            return functions[i](type, math);
     return nullptr;
 }
 
-const kernel_set *best_fma(isa most) {
-    for (isa set : {isa::avx512, isa::avx2, isa::portable})
-        if (set <= most) return find_kernels(set, operand_format::fma, data_type::f32, {});
+const kernel_set *best_fma(capabilities may_use) {
+    for (const kernel_line &line : kernel_lines)
+        if (line.format == operand_format::fma && may_use.include(line.set))
+            return find_kernels(line.set, line.format, data_type::f32, math_mode::strict);
     return nullptr;
 }
 

@@ -20,6 +20,7 @@
 
 #include <convgrad/types.hpp>
 
+#include "cpu/isa.hpp"
 #include "cpu/kernels/depthwise_args.hpp"
 
 namespace convgrad::cpu {
@@ -51,6 +52,9 @@ struct format_limits {
                && a.most + b.most <= most_product;
     }
 };
+
+/// Rows of a tile, and its bytes.
+inline constexpr dim amx_tile_rows = 16, amx_tile_bytes = 1024;
 
 struct product_args {
     const char *a;
@@ -131,84 +135,89 @@ struct store_args {
 };
 
 struct kernel_set {
-    isa set;
-    operand_format format;
-    int lanes;        // columns of one vector (or tile) of B
-    int max_vectors;  // widest C block, in vectors
-    int max_m[5];     // tallest C block for 1..max_vectors vectors (index 0 unused)
-    int k_per_unit;
-    int unit_bytes;    // of A, per position
-    int column_bytes;  // of B, per column of a k unit, all parts
-    int parts;         // amx: how many bf16 an element is split into
-    format_limits limits;
-    void (*enter)();  // before a thread's first product, and after its last; null: nothing to do
-    void (*leave)();
+    isa set = isa::portable;
+    operand_format format = operand_format::fma;
+    int lanes = 0;        // columns of one vector (or tile) of B
+    int max_vectors = 0;  // widest C block, in vectors
+    int max_m[5] = {};    // tallest C block for 1..max_vectors vectors (index 0 unused)
+    int k_per_unit = 1;
+    int unit_bytes = 4;    // of A, per position
+    int column_bytes = 4;  // of B, per column of a k unit, all parts
+    int parts = 1;         // amx: how many bf16 an element is split into
+    format_limits limits = {};
+    void (*enter)() = nullptr;  // before a thread's first product, and after its last; null:
+    void (*leave)() = nullptr;  // nothing to do
 
-    void (*product)(const product_args &args, int m, int vectors);
+    /// Whether products are of whole tiles (amx): C in tiles of 16 rows, A not broadcast but in
+    /// rows of tiles, channels and positions packed by other rules. Otherwise of vectors.
+    [[nodiscard]] constexpr bool tiles() const { return format == operand_format::amx; }
+
+    void (*product)(const product_args &args, int m, int vectors) = nullptr;
 
     /// Channels become k: unit (k, x) at out + k·k_pitch + x·unit_bytes. Missing channels of the
     /// last unit are zero.
-    value_range (*pack_channels)(const pack_args &args, dim k_pitch, dim part_pitch);
+    value_range (*pack_channels)(const pack_args &args, dim k_pitch, dim part_pitch) = nullptr;
     /// The same with channels side by side (cs = 1; not amx): unit (k, x) at out + x·x_pitch + 4·k.
     /// x_pitch is a multiple of 64.
-    value_range (*pack_pixels)(const pack_args &args, dim x_pitch);
+    value_range (*pack_pixels)(const pack_args &args, dim x_pitch) = nullptr;
     /// Only looks at the values (cs = 1; not amx); `out` is not used.
-    value_range (*scan)(const pack_args &args);
+    value_range (*scan)(const pack_args &args) = nullptr;
     /// Weights for `count` columns (the positions of pack_args) padded with zeros to `vectors`
     /// vectors: element (k, n, tap) at in[k·cs + n·xs + tap_in[tap]] goes to unit k of
     /// out + tap·tap_pitch, k_pitch apart.
     value_range (*pack_weights)(const pack_args &args, const dim *tap_in, dim taps, int vectors,
-        dim tap_pitch, dim k_pitch);
+        dim tap_pitch, dim k_pitch) = nullptr;
     /// Positions become k (weights gradient): element (c, x) goes to column c % block of panel
     /// c / block: out + (c / block)·panel_pitch + x·(4·block). Columns without a channel, up to a
     /// whole vector, are zero. In dot2 and amx position x is paired with position x of `pair`.
-    value_range (*pack_positions)(
-        const pack_args &args, const pair_row &pair, dim block, dim panel_pitch, dim part_pitch);
+    value_range (*pack_positions)(const pack_args &args, const pair_row &pair, dim block,
+        dim panel_pitch, dim part_pitch) = nullptr;
     /// amx only: the broadcast operand of the weights gradient. Pair (c, x) goes to
     /// out + c·row_pitch + 4·x.
     value_range (*pack_rows)(
-        const pack_args &args, const pair_row &pair, dim row_pitch, dim part_pitch);
-    void (*store)(const store_args &args);
-    void (*transpose)(const transpose_args &args);
+        const pack_args &args, const pair_row &pair, dim row_pitch, dim part_pitch) = nullptr;
+    void (*store)(const store_args &args) = nullptr;
+    void (*transpose)(const transpose_args &args) = nullptr;
     /// fma only; blocks of at most max_dot[n] rows and n ≤ 4 columns.
-    void (*dot)(const dot_args &args, int m, int n);
-    int max_dot[5];
+    void (*dot)(const dot_args &args, int m, int n) = nullptr;
+    int max_dot[5] = {};
     /// fma only.
-    void (*depthwise)(const depthwise_args &args);
-    void (*depthwise_gradient)(const depthwise_gradient_args &args);
+    void (*depthwise)(const depthwise_args &args) = nullptr;
+    void (*depthwise_gradient)(const depthwise_gradient_args &args) = nullptr;
     /// False if a value is not finite.
-    bool (*widen_rows)(const plane_rows_args &args);
-    void (*narrow_rows)(const plane_store_args &args);
-    void (*sum_positions)(const position_sums_args &args);
+    bool (*widen_rows)(const plane_rows_args &args) = nullptr;
+    void (*narrow_rows)(const plane_store_args &args) = nullptr;
+    void (*sum_positions)(const position_sums_args &args) = nullptr;
 };
 
-/// The kernels of one instruction set for one element type, best format first; null if this build
-/// or this pairing has none. `math` matters for f32 on amx only.
+/// The kernels of one instruction set for one element type; null if this build or this pairing has
+/// none. `math` matters for f32 on amx only.
 const kernel_set *find_kernels(isa set, operand_format format, data_type type, math_mode math);
 
-/// The best fma kernels up to an instruction set.
-const kernel_set *best_fma(isa most);
+/// A line of kernels.inc.
+struct kernel_line {
+    isa set;
+    operand_format format;
+};
+inline constexpr kernel_line kernel_lines[] = {
+#define CONVGRAD_KERNELS(set, format) {isa::set, operand_format::format},
+#include "cpu/kernels/kernels.inc"
+};
 
-// One per instruction-set file.
-void depthwise_portable(const depthwise_args &args);
-void depthwise_avx2(const depthwise_args &args);
-void depthwise_avx512(const depthwise_args &args);
-void depthwise_gradient_portable(const depthwise_gradient_args &args);
-void depthwise_gradient_avx2(const depthwise_gradient_args &args);
-void depthwise_gradient_avx512(const depthwise_gradient_args &args);
-bool widen_rows_portable(const plane_rows_args &args);
-bool widen_rows_avx2(const plane_rows_args &args);
-bool widen_rows_avx512(const plane_rows_args &args);
-void narrow_rows_portable(const plane_store_args &args);
-void narrow_rows_avx2(const plane_store_args &args);
-void narrow_rows_avx512(const plane_store_args &args);
-void sum_positions_portable(const position_sums_args &args);
-void sum_positions_avx2(const position_sums_args &args);
-void sum_positions_avx512(const position_sums_args &args);
-const kernel_set *fma_portable();
-const kernel_set *fma_avx2();
-const kernel_set *fma_avx512();
-const kernel_set *dot2_avx512_bf16();
-const kernel_set *amx_bf16(data_type type, math_mode math);
+/// The best fma kernels that need no more than `may_use`.
+const kernel_set *best_fma(capabilities may_use);
+
+// Of each line of kernels.inc; null where it has none for the type and mode.
+#define CONVGRAD_KERNELS(set, format)                                                              \
+    const kernel_set *format##_##set(data_type type, math_mode math);
+#include "cpu/kernels/kernels.inc"
+
+#define CONVGRAD_FMA_KERNELS(set)                                                                  \
+    void depthwise_##set(const depthwise_args &args);                                              \
+    void depthwise_gradient_##set(const depthwise_gradient_args &args);                            \
+    bool widen_rows_##set(const plane_rows_args &args);                                            \
+    void narrow_rows_##set(const plane_store_args &args);                                          \
+    void sum_positions_##set(const position_sums_args &args);
+#include "cpu/kernels/kernels.inc"
 
 }  // namespace convgrad::cpu

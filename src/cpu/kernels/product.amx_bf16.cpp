@@ -188,15 +188,32 @@ void product(const product_args &p, int m, int vectors) {
 
 template <typename E, int P, typename Parts>
 constexpr kernel_set make_set(format_limits limits) {
-    return {isa::amx_bf16, operand_format::amx, 16, 2, {0, 32, 32, 0, 0}, 32, 64, 64 * P, P, limits,
-        enter, leave, product<Parts>, pack_channels<E, P>, nullptr, nullptr, pack_weights<E, P>,
-        pack_positions<E, P>, pack_rows<E, P>, store, transpose_elements, nullptr, {}, nullptr,
-        nullptr, nullptr, nullptr, nullptr};
+    return {
+        .set = isa::amx_bf16,
+        .format = operand_format::amx,
+        .lanes = 16,
+        .max_vectors = 2,
+        .max_m = {0, 32, 32, 0, 0},
+        .k_per_unit = 32,
+        .unit_bytes = 64,
+        .column_bytes = 64 * P,
+        .parts = P,
+        .limits = limits,
+        .enter = enter,
+        .leave = leave,
+        .product = product<Parts>,
+        .pack_channels = pack_channels<E, P>,
+        .pack_weights = pack_weights<E, P>,
+        .pack_positions = pack_positions<E, P>,
+        .pack_rows = pack_rows<E, P>,
+        .store = store,
+        .transpose = transpose_elements,
+    };
 }
 
 }  // namespace
 
-const kernel_set *amx_bf16(data_type type, math_mode math) {
+const kernel_set *amx_amx_bf16(data_type type, math_mode math) {
     static constexpr kernel_set bf16 = make_set<bf16_element, 1, one_part>(bf16_limits);
     static constexpr kernel_set f16 = make_set<f16_element, 2, two_parts_exact>(f16_limits);
     static constexpr kernel_set f32 = make_set<f32_element, 3, three_parts>(f32_limits);

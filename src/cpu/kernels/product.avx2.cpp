@@ -18,16 +18,22 @@ namespace {
 #include "cpu/kernels/product_vector.inl"
 #include "cpu/kernels/store_vector.inl"
 #include "cpu/kernels/transpose_vector.inl"
+#include "cpu/kernels/vector_set.inl"
 
 }  // namespace
 
-const kernel_set *fma_avx2() {
-    static constexpr kernel_set set{isa::avx2, operand_format::fma, V::lanes, 4,
-        {0, V::max_m[1], V::max_m[2], V::max_m[3], V::max_m[4]}, F::k_per_unit, 4, 4, 1, F::limits,
-        nullptr, nullptr, product, pack_channels, pack_pixels, scan, pack_weights, pack_positions,
-        nullptr, store, transpose_elements, dot,
-        {0, V::max_dot[1], V::max_dot[2], V::max_dot[3], V::max_dot[4]}, depthwise_avx2,
-        depthwise_gradient_avx2, widen_rows_avx2, narrow_rows_avx2, sum_positions_avx2};
+const kernel_set *fma_avx2(data_type, math_mode) {
+    static constexpr kernel_set set = [] {
+        kernel_set k = vector_kernels(isa::avx2, operand_format::fma);
+        k.dot = dot;
+        for (int n = 1; n <= 4; ++n) k.max_dot[n] = V::max_dot[n];
+        k.depthwise = depthwise_avx2;
+        k.depthwise_gradient = depthwise_gradient_avx2;
+        k.widen_rows = widen_rows_avx2;
+        k.narrow_rows = narrow_rows_avx2;
+        k.sum_positions = sum_positions_avx2;
+        return k;
+    }();
     return &set;
 }
 

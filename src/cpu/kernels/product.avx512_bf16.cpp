@@ -21,16 +21,13 @@ inline V::acc V::madd(acc c, unit a, unit b) {
 #include "cpu/kernels/product_vector.inl"
 #include "cpu/kernels/store_vector.inl"
 #include "cpu/kernels/transpose_vector.inl"
+#include "cpu/kernels/vector_set.inl"
 
 }  // namespace
 
-const kernel_set *dot2_avx512_bf16() {
-    static constexpr kernel_set set{isa::avx512_bf16, operand_format::dot2, V::lanes, 4,
-        {0, V::max_m[1], V::max_m[2], V::max_m[3], V::max_m[4]}, F::k_per_unit, 4, 4, 1, F::limits,
-        nullptr, nullptr, product, pack_channels, pack_pixels, scan, pack_weights, pack_positions,
-        nullptr, store, transpose_elements, nullptr, {}, nullptr, nullptr, nullptr, nullptr,
-        nullptr};
-    return &set;
+const kernel_set *dot2_avx512_bf16(data_type type, math_mode) {
+    static constexpr kernel_set set = vector_kernels(isa::avx512_bf16, operand_format::dot2);
+    return type == data_type::bf16 ? &set : nullptr;
 }
 
 }  // namespace convgrad::cpu

@@ -16,17 +16,22 @@ namespace {
 #include "cpu/kernels/product_vector.inl"
 #include "cpu/kernels/store_vector.inl"
 #include "cpu/kernels/transpose_vector.inl"
+#include "cpu/kernels/vector_set.inl"
 
 }  // namespace
 
-const kernel_set *fma_portable() {
-    static constexpr kernel_set set{isa::portable, operand_format::fma, V::lanes, 4,
-        {0, V::max_m[1], V::max_m[2], V::max_m[3], V::max_m[4]}, F::k_per_unit, 4, 4, 1, F::limits,
-        nullptr, nullptr, product, pack_channels, pack_pixels, scan, pack_weights, pack_positions,
-        nullptr, store, transpose_elements, dot,
-        {0, V::max_dot[1], V::max_dot[2], V::max_dot[3], V::max_dot[4]}, depthwise_portable,
-        depthwise_gradient_portable, widen_rows_portable, narrow_rows_portable,
-        sum_positions_portable};
+const kernel_set *fma_portable(data_type, math_mode) {
+    static constexpr kernel_set set = [] {
+        kernel_set k = vector_kernels(isa::portable, operand_format::fma);
+        k.dot = dot;
+        for (int n = 1; n <= 4; ++n) k.max_dot[n] = V::max_dot[n];
+        k.depthwise = depthwise_portable;
+        k.depthwise_gradient = depthwise_gradient_portable;
+        k.widen_rows = widen_rows_portable;
+        k.narrow_rows = narrow_rows_portable;
+        k.sum_positions = sum_positions_portable;
+        return k;
+    }();
     return &set;
 }
 

@@ -5,12 +5,10 @@ namespace convgrad::cpu {
 
 const winograd_kernels *find_winograd(isa set) {
     switch (set) {
-    case isa::portable:
-        return winograd_portable();
-    case isa::avx2:
-        return winograd_avx2();
-    case isa::avx512:
-        return winograd_avx512();
+#define CONVGRAD_FMA_KERNELS(name)                                                                 \
+    case isa::name:                                                                                \
+        return winograd_##name();
+#include "cpu/kernels/kernels.inc"
     default:
         return nullptr;
     }

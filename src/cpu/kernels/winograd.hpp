@@ -95,8 +95,7 @@ struct winograd_kernels {
 /// Null if this build has none for the instruction set.
 const winograd_kernels *find_winograd(isa set);
 
-const winograd_kernels *winograd_portable();
-const winograd_kernels *winograd_avx2();
-const winograd_kernels *winograd_avx512();
+#define CONVGRAD_FMA_KERNELS(set) const winograd_kernels *winograd_##set();
+#include "cpu/kernels/kernels.inc"
 
 }  // namespace convgrad::cpu

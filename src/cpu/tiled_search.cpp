@@ -1,26 +1,36 @@
-// Choice of blocks for tiled_data. Sizes are in terms of a core's own cache: the packed weights of
-// a block stay in L2 while tiles stream past them; a tile's patch and its C lie beside them.
+// The search for a layout of tiled_data. Sizes are in terms of a core's own cache: the packed
+// weights of a block stay in L2 while tiles stream past them; a tile's patch and its C lie beside
+// them.
 //
 // Nothing here may change the order of a sum: k_chunk_ is a constant of the kernel set, everything
 // else only decides which elements are computed together.
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "cpu/tiled.hpp"
-#include "cpu/tiled_data.hpp"
+#include "cpu/tiled_layout.hpp"
+#include "cpu/work_cut.hpp"
 #include "cpu/workspace_limit.hpp"
 
 namespace convgrad::cpu {
 namespace {
 
-// Packed weights of a block, if a block can be that small; see tile_target.
-constexpr dim weights_target = 512 << 10, weights_target_amx = 1 << 20;
-constexpr dim weights_most = 4 << 20;  // beyond this they are packed anew for each tile and chunk
-// Patch and C of a tile; processors with amx have 2 MiB of L2.
-constexpr dim tile_target = 384 << 10, tile_target_amx = 768 << 10;
-// Of one position of a patch: sets k_chunk_. Tiles are read as fast from L2 as from L1, so amx
-// takes longer sums at once and saves the round trips of C.
-constexpr dim patch_row_bytes = 1024, patch_row_bytes_amx = 4096;
+/// Bytes that a core's caches ask for.
+struct cache_targets {
+    dim weights;    // packed, of a block, if a block can be that small
+    dim tile;       // patch and C of a tile
+    dim patch_row;  // of one position of a patch: sets k_chunk_
+};
+
+/// Processors with tiles have 2 MiB of L2. Tiles are read as fast from L2 as from L1, so longer
+/// sums at once save round trips of C.
+constexpr cache_targets targets_of(const kernel_set &kernels) {
+    if (kernels.tiles()) return {1 << 20, 768 << 10, 4096};
+    return {512 << 10, 384 << 10, 1024};
+}
+
+constexpr dim weights_most = 4 << 20;    // beyond this they are packed anew for each tile and chunk
 constexpr dim stage_target = 128 << 10;  // filters that are transposed before they are packed
 constexpr dim least_rows = 8;            // of C: fewer do not hide what a task costs
 constexpr dim most_tasks = dim{1} << 30;
@@ -29,45 +39,72 @@ dim count_phases(const axis_walk (&walk)[3]) {
     return static_cast<dim>(walk[0].phases.size() * walk[1].phases.size() * walk[2].phases.size());
 }
 
-}  // namespace
+dim volume(const dim (&tile)[3]) {
+    return tile[0] * tile[1] * tile[2];
+}
 
-tiled_data::tiled_data(const conv::problem &p, const kernel_set &kernels, const kernel_set *exact,
-    int threads, std::size_t workspace_limit)
-    : p_(p), kernels_(kernels), roles_(p), flat_(kernels.format == operand_format::amx) {
+/// A layout that is still being chosen.
+class tiled_search : public tiled_layout {
+public:
+    tiled_search(const conv::problem &p, const kernel_set &kernels);
+
+    void find(const kernel_set *exact, int threads, std::size_t workspace_limit);
+    [[nodiscard]] tiled_layouts result() { return {std::move(*this), std::move(exact_layout_)}; }
+
+private:
+    /// The same tasks with other kernels.
+    tiled_search(const tiled_search &like, const kernel_set &kernels);
+
+    void settle_both(const kernel_set *exact);
+    void learn_axes();
+    void choose_chunks();
+    void set_chunks(dim channels);
+    void choose_panels();
+    void choose_paths();
+    void choose_blocks();
+    void consider_streaming(dim panels);
+    void choose_units(dim positions);
+    void use_units();
+    void bundle_units(int threads);
+    void choose_tile(dim positions);
+    void set_tile(const dim (&tile)[3]);
+    bool shrink();
+    void settle();
+    void choose_staging();
+    void choose_rows();
+
+    [[nodiscard]] dim tile_positions() const;
+    [[nodiscard]] dim touched(int a) const;
+    [[nodiscard]] dim count_tasks() const;
+    [[nodiscard]] double cut_seconds() const;
+    [[nodiscard]] double skew() const;
+    [[nodiscard]] double share_on(int threads, double largest) const;
+    [[nodiscard]] double share_up_to(int threads) const;
+
+    cache_targets target_;
+    double least_seconds_ = 0;  // of an execution on one thread
+    struct {
+        dim taps, reach;  // of all phases; from the first input element of a position to its last
+        double padding;   // all pairs of a position and a tap in terms of those inside
+    } axes_[3] = {};
+    dim most_panels_ = 1;  // of a block, by the size of caches
+    bool roomy_ =
+        true;  // weights are transposed in memory of their own if the patch has too little
+    std::unique_ptr<tiled_layout> exact_layout_;
+};
+
+tiled_search::tiled_search(const conv::problem &p, const kernel_set &kernels)
+    : tiled_layout(p, kernels), target_(targets_of(kernels)) {
+    flat_ = kernels.tiles();
     for (std::size_t a = 0; a < 3; ++a)
         walk_[a] = roles_.forward ? walk_forward(p.x[a]) : walk_backward(p.x[a]);
     taps_ = count_taps(walk_);
-    const bool empty = p.mb == 0 || p.groups == 0 || roles_.in_c == 0 || roles_.out_c == 0
-                       || taps_ == 0 || count_positions(walk_) == 0;
-    if (empty) return;  // fill_unreached does what there is to do
-    least_seconds_ = least_seconds(p_, kernels_);
-    learn_axes();
-    choose_chunks();
-    choose_panels();
-    choose_paths();
-    choose_blocks();
-    settle();
-    if (exact != nullptr) exact_.reset(new tiled_data(*this, *exact));
-    while (scratch_bytes() > workspace_limit && shrink()) {
-        settle();
-        if (exact != nullptr) exact_.reset(new tiled_data(*this, *exact));
-    }
-    check_workspace("convolution", scratch_bytes(), workspace_limit);
-    set_units();
-    bundle_units(std::min(threads, cut_threads(p_, kernels_)));
-    settle();
-    if (exact != nullptr) exact_.reset(new tiled_data(*this, *exact));
-    if (scratch_bytes() > workspace_limit) {  // units fit
-        use_units();
-        settle();
-        if (exact != nullptr) exact_.reset(new tiled_data(*this, *exact));
-    }
-    workers_ = static_cast<int>(std::min<dim>(
-        {std::max(threads, 1), tasks_, static_cast<dim>(workspace_limit / scratch_bytes())}));
 }
 
-tiled_data::tiled_data(const tiled_data &like, const kernel_set &kernels)
-    : p_(like.p_), kernels_(kernels), roles_(like.roles_), flat_(like.flat_), taps_(like.taps_) {
+tiled_search::tiled_search(const tiled_search &like, const kernel_set &kernels)
+    : tiled_layout(like.p_, kernels), target_(targets_of(kernels)) {
+    flat_ = like.flat_;
+    taps_ = like.taps_;
     for (int a = 0; a < 3; ++a) {
         walk_[a] = like.walk_[a];
         tile_[a] = like.tile_[a];
@@ -86,26 +123,54 @@ tiled_data::tiled_data(const tiled_data &like, const kernel_set &kernels)
     settle();
 }
 
-void tiled_data::choose_chunks() {
+void tiled_search::find(const kernel_set *exact, int threads, std::size_t workspace_limit) {
+    if (p_.mb == 0 || p_.groups == 0 || roles_.in_c == 0 || roles_.out_c == 0 || taps_ == 0
+        || count_positions(walk_) == 0)
+        return;  // fill_unreached does what there is to do
+    least_seconds_ = least_seconds(p_, kernels_);
+    learn_axes();
+    choose_chunks();
+    choose_panels();
+    choose_paths();
+    choose_blocks();
+    settle_both(exact);
+    while (scratch_bytes() > workspace_limit && shrink()) settle_both(exact);
+    check_workspace("convolution", scratch_bytes(), workspace_limit);
+    for (int a = 0; a < 3; ++a) unit_[a] = tile_[a];
+    unit_panels_ = panels_per_block_;
+    bundle_units(std::min(threads, cut_threads(p_, kernels_)));
+    settle_both(exact);
+    if (scratch_bytes() > workspace_limit) {  // units fit
+        use_units();
+        settle_both(exact);
+    }
+    workers_ = static_cast<int>(std::min<dim>(
+        {std::max(threads, 1), tasks_, static_cast<dim>(workspace_limit / scratch_bytes())}));
+}
+
+void tiled_search::settle_both(const kernel_set *exact) {
+    settle();
+    if (exact == nullptr) return;
+    exact_layout_ = std::make_unique<tiled_layout>(tiled_search(*this, *exact));
+    exact_bytes_ = exact_layout_->scratch_bytes();
+}
+
+void tiled_search::choose_chunks() {
     const dim channel_bytes = dim{kernels_.unit_bytes} * kernels_.parts / kernels_.k_per_unit;
-    const dim bytes =
-        kernels_.format == operand_format::amx ? patch_row_bytes_amx : patch_row_bytes;
-    const dim most = round_up_to(bytes / channel_bytes, kernels_.k_per_unit);
-    set_chunks(most);
+    set_chunks(round_up_to(target_.patch_row / channel_bytes, kernels_.k_per_unit));
 }
 
 /// Chunks of nearly equal length, at most `channels` (whole units) long.
-void tiled_data::set_chunks(dim channels) {
+void tiled_search::set_chunks(dim channels) {
     k_chunk_ = round_up_to(div_up(roles_.in_c, div_up(roles_.in_c, channels)), kernels_.k_per_unit);
     chunks_ = div_up(roles_.in_c, k_chunk_);
 }
 
 /// What need not be packed or buffered.
-void tiled_data::choose_paths() {
-    const bool amx = kernels_.format == operand_format::amx,
-               fma = kernels_.format == operand_format::fma;
+void tiled_search::choose_paths() {
+    const bool fma = kernels_.format == operand_format::fma;
     const dim size = static_cast<dim>(size_of(p_.type));
-    pixels_ = roles_.in.c == 1 && !amx;
+    pixels_ = roles_.in.c == 1 && !kernels_.tiles();
     // Beyond this pitch the rows of a block of C compete for the same sets of L1.
     constexpr dim most_pitch = 2048;
     const bool units_as_stored =
@@ -116,19 +181,11 @@ void tiled_data::choose_paths() {
     // tile.
     write_output_ = !flat_ && roles_.out.c == 1 && !p_.bias && !p_.add && !p_.relu
                     && (fma ? p_.type == data_type::f32 && (chunks_ == 1 || !p_.accumulate)
-                            : !amx && !p_.accumulate);
-}
-
-dim tiled_data::chunk_channels(dim chunk) const {
-    return std::min(k_chunk_, roles_.in_c - chunk * k_chunk_);
-}
-
-dim tiled_data::panel_vectors(dim panel) const {
-    return std::min<dim>(vectors_, div_up(roles_.out_c - panel * panel_width(), kernels_.lanes));
+                            : !kernels_.tiles() && !p_.accumulate);
 }
 
 /// Picks the panel width whose blocks cover rows × channels with the least work.
-void tiled_data::choose_panels() {
+void tiled_search::choose_panels() {
     const dim columns = div_up(roles_.out_c, kernels_.lanes);
     const dim row = std::min<dim>(walk_[2].longest, 1 << 20);
     double best = 0;
@@ -144,16 +201,8 @@ void tiled_data::choose_panels() {
     panels_ = div_up(roles_.out_c, panel_width());
 }
 
-namespace {
-
-dim volume(const dim (&tile)[3]) {
-    return tile[0] * tile[1] * tile[2];
-}
-
-}  // namespace
-
 /// What every try of a cut needs of an axis.
-void tiled_data::learn_axes() {
+void tiled_search::learn_axes() {
     for (int a = 0; a < 3; ++a) {
         dim low = 0, high = 0, taps = 0;
         double all = 0, inside = 0;
@@ -171,12 +220,12 @@ void tiled_data::learn_axes() {
 }
 
 /// Input elements that a tile reads along an axis.
-dim tiled_data::touched(int a) const {
+dim tiled_search::touched(int a) const {
     return std::min(tile_[a] * axes_[a].taps, (tile_[a] - 1) * walk_[a].in_step + axes_[a].reach);
 }
 
 /// Rough seconds of one thread for everything that depends on tiles and blocks.
-double tiled_data::cut_seconds() const {
+double tiled_search::cut_seconds() const {
     const double pack_bytes = kernels_.parts > 1 ? 10e9 : 16e9;
     constexpr double read_bytes = 10e9, weights_bytes = 100e9, start = 0.3e-6;
     const auto tasks = static_cast<double>(count_tasks());
@@ -206,14 +255,14 @@ double tiled_data::cut_seconds() const {
                                 : weights * size / pack_bytes));
 }
 
-dim tiled_data::count_tasks() const {
+dim tiled_search::count_tasks() const {
     return p_.groups * div_up(panels_, panels_per_block_) * p_.mb * tiles_[0] * tiles_[1]
            * tiles_[2];
 }
 
 /// As fair_share_on(); a worker that comes to another block packs its weights first, which not all
 /// do where blocks are not shared out evenly.
-double tiled_data::share_on(int threads, double largest) const {
+double tiled_search::share_on(int threads, double largest) const {
     if (threads <= 1) return 1;
     const dim tasks = count_tasks(), blocks = p_.groups * div_up(panels_, panels_per_block_);
     const double weights = static_cast<double>(taps_ * roles_.in_c * panels_per_block_)
@@ -228,7 +277,7 @@ double tiled_data::share_on(int threads, double largest) const {
         each / (each + (largest + pack) * (threads - 1) / threads));
 }
 
-double tiled_data::share_up_to(int threads) const {
+double tiled_search::share_up_to(int threads) const {
     double worst = fair_enough, sum = 0, count = 1;
     const double largest = skew();
     for (int n = 2; n <= threads; n *= 2, count += 1) {
@@ -241,7 +290,7 @@ double tiled_data::share_up_to(int threads) const {
 
 /// Smaller tiles or blocks than the caches ask for, where that is needed to keep many threads busy:
 /// the cheapest ones that do.
-void tiled_data::choose_units(dim positions) {
+void tiled_search::choose_units(dim positions) {
     const int threads = cut_threads(p_, kernels_);
     const dim least_positions = div_up(least_rows, count_phases(walk_));
     dim best_positions = positions, best_panels = panels_per_block_;
@@ -267,18 +316,13 @@ void tiled_data::choose_units(dim positions) {
     choose_tile(best_positions);
 }
 
-void tiled_data::set_units() {
-    for (int a = 0; a < 3; ++a) unit_[a] = tile_[a];
-    unit_panels_ = panels_per_block_;
-}
-
-void tiled_data::use_units() {
+void tiled_search::use_units() {
     set_tile(unit_);
     panels_per_block_ = unit_panels_;
 }
 
 /// Tasks of one or more units each: the cheapest that keep `threads` threads busy.
-void tiled_data::bundle_units(int threads) {
+void tiled_search::bundle_units(int threads) {
     struct {
         dim tile[3], panels;
         double share = -1, seconds = 0;
@@ -312,7 +356,7 @@ void tiled_data::bundle_units(int threads) {
 }
 
 /// The largest task in terms of the mean: remainders of tiles and blocks, taps that padding skips.
-double tiled_data::skew() const {
+double tiled_search::skew() const {
     const auto ratio = [](dim a, dim b) { return static_cast<double>(a) / static_cast<double>(b); };
     const dim blocks = div_up(panels_, panels_per_block_);
     double skew = blocks == 1 ? 1
@@ -326,41 +370,38 @@ double tiled_data::skew() const {
     return skew;
 }
 
-void tiled_data::choose_blocks() {
-    const bool amx = kernels_.format == operand_format::amx;
+void tiled_search::choose_blocks() {
     const dim one_panel = panel_bytes(units(roles_.in_c));
-    const dim target = amx ? weights_target_amx : weights_target;
     // C of several chunks must leave room for a decent tile.
     const dim most_panels = std::min(panels_, std::max<dim>(1, 512 / panel_width()));
     keep_weights_ = one_panel <= weights_most;
     panels_per_block_ = std::clamp<dim>(
-        target / std::max<dim>(one_panel, 1), 1, chunks_ == 1 ? panels_ : most_panels);
+        target_.weights / std::max<dim>(one_panel, 1), 1, chunks_ == 1 ? panels_ : most_panels);
     panels_per_block_ = div_up(panels_, div_up(panels_, panels_per_block_));
-    if (amx && panels_per_block_ < most_panels) consider_streaming(most_panels);
+    if (kernels_.tiles() && panels_per_block_ < most_panels) consider_streaming(most_panels);
     most_panels_ = panels_per_block_;
     choose_units(tile_positions());
 }
 
 /// As many positions as the caches ask for, given chunks and panels.
-dim tiled_data::tile_positions() const {
+dim tiled_search::tile_positions() const {
     const dim phases = count_phases(walk_);
     const dim patch_bytes_each = units(k_chunk_) * kernels_.unit_bytes * kernels_.parts;
     const dim c_bytes_each = 4 * panel_width() * (chunks_ == 1 ? 1 : phases * panels_per_block_);
-    const dim target = kernels_.format == operand_format::amx ? tile_target_amx : tile_target;
-    return std::max<dim>(16, target / (patch_bytes_each + c_bytes_each));
+    return std::max<dim>(16, target_.tile / (patch_bytes_each + c_bytes_each));
 }
 
 /// The patch of a tile is packed once per block of output channels. Where weights are large, a
 /// block is narrow and packing costs as much as the products: then short chunks with the weights of
 /// all output channels, packed anew for each tile, may cost less.
-void tiled_data::consider_streaming(dim panels) {
+void tiled_search::consider_streaming(dim panels) {
     const dim kept_panels = panels_per_block_, kept_chunk = k_chunk_;
     const bool kept = keep_weights_;
     const auto inputs = static_cast<double>(
         p_.mb * roles_.in_c * walk_[0].in_length * walk_[1].in_length * walk_[2].in_length);
     constexpr double weight_cost = 1.75;  // of packing a weight, in terms of an input
     const double kept_cost = inputs * static_cast<double>(div_up(panels_, kept_panels));
-    const dim fits = weights_target_amx / (panels * panel_bytes(1)) * kernels_.k_per_unit;
+    const dim fits = target_.weights / (panels * panel_bytes(1)) * kernels_.k_per_unit;
     if (fits < kernels_.k_per_unit) return;
     panels_per_block_ = div_up(panels_, div_up(panels_, panels));
     set_chunks(std::min(fits, k_chunk_));
@@ -375,13 +416,13 @@ void tiled_data::consider_streaming(dim panels) {
     set_chunks(kept_chunk);
 }
 
-void tiled_data::choose_tile(dim positions) {
+void tiled_search::choose_tile(dim positions) {
     dim tile[3];
     cpu::choose_tile(walk_, positions, tile);
     set_tile(tile);
 }
 
-void tiled_data::set_tile(const dim (&tile)[3]) {
+void tiled_search::set_tile(const dim (&tile)[3]) {
     for (int a = 0; a < 3; ++a) {
         tile_[a] = tile[a];
         tiles_[a] = div_up(walk_[a].longest, tile[a]);
@@ -389,7 +430,7 @@ void tiled_data::set_tile(const dim (&tile)[3]) {
 }
 
 /// Makes scratch smaller at the cost of speed; false if nothing is left to give.
-bool tiled_data::shrink() {
+bool tiled_search::shrink() {
     if (roomy_) {
         roomy_ = false;
         return true;
@@ -419,7 +460,7 @@ bool tiled_data::shrink() {
 }
 
 /// Everything that follows from the choices.
-void tiled_data::settle() {
+void tiled_search::settle() {
     patch_positions_ = 1;
     for (int a = 0; a < 3; ++a) {
         patch_[a] = make_patch(walk_[a], tile_[a], a == 2);
@@ -462,7 +503,7 @@ void tiled_data::settle() {
 }
 
 /// How many positions of all panels fit into a part of L1, if multiply_rows can take this layer.
-void tiled_data::choose_rows() {
+void tiled_search::choose_rows() {
     row_block_ = 0;
     const bool pointwise = taps_ == 1 && chunks_ == 1 && taps_of_.phases.size() == 1
                            && walk_[0].longest == 1 && walk_[1].longest == 1;
@@ -474,12 +515,12 @@ void tiled_data::choose_rows() {
     row_block_ = std::max<dim>(32, fits / 32 * 32);
 }
 
-void tiled_data::choose_staging() {
+void tiled_search::choose_staging() {
     staged_ = stage_bytes_ = 0;
     const dim filter = filter_size(), size = static_cast<dim>(size_of(p_.type));
     if (!taps_side_by_side(p_)) return;
     // Vectors transpose filters as they pack them, unless there is little to transpose.
-    if (kernels_.format != operand_format::amx && filter >= 4) return;
+    if (!kernels_.tiles() && filter >= 4) return;
     const dim each = size * filter * panel_width();
     const dim fits = std::max(patch_bytes(), roomy_ ? stage_target : 0) / each;
     staged_ = std::min<dim>(fits, 64) / kernels_.k_per_unit * kernels_.k_per_unit;
@@ -489,14 +530,13 @@ void tiled_data::choose_staging() {
     for (dim tap : taps_of_.weights) tap_staged_.push_back(tap * pitch);
 }
 
-std::string tiled_data::describe() const {
-    if (tasks_ == 0) return "nothing to sum";
-    const auto n = [](dim v) { return std::to_string(v); };
-    return "tile " + n(tile_[0]) + "x" + n(tile_[1]) + "x" + n(tile_[2]) + ", phases "
-           + n(static_cast<dim>(taps_of_.phases.size())) + ", panel " + n(panel_width())
-           + ", block " + n(std::min(roles_.out_c, panels_per_block_ * panel_width()))
-           + " channels, chunk " + n(k_chunk_) + " of " + n(roles_.in_c)
-           + (keep_weights_ ? "" : ", weights packed per tile") + ", tasks " + n(tasks_);
+}  // namespace
+
+tiled_layouts find_tiled_layouts(const conv::problem &p, const kernel_set &kernels,
+    const kernel_set *exact, int threads, std::size_t workspace_limit) {
+    tiled_search search(p, kernels);
+    search.find(exact, threads, workspace_limit);
+    return search.result();
 }
 
 }  // namespace convgrad::cpu

@@ -1,0 +1,22 @@
+# What a build for another kind of processor takes from the packages of this one: headers, through
+# links of their own (the rest of /usr/include is for this machine alone), and GoogleTest's sources.
+set(headers "${CMAKE_BINARY_DIR}/host_headers")
+file(MAKE_DIRECTORY "${headers}")
+foreach(folder CLI fmt nlohmann)
+  file(CREATE_LINK "/usr/include/${folder}" "${headers}/${folder}" SYMBOLIC)
+endforeach()
+foreach(package CLI11::CLI11 fmt::fmt nlohmann_json::nlohmann_json)
+  add_library(${package} INTERFACE IMPORTED GLOBAL)
+  target_include_directories(${package} SYSTEM INTERFACE "${headers}")
+endforeach()
+target_compile_definitions(fmt::fmt INTERFACE FMT_HEADER_ONLY=1)
+
+if(CONVGRAD_BUILD_TESTS)
+  set(INSTALL_GTEST OFF CACHE BOOL "" FORCE)
+  add_subdirectory(/usr/src/googletest "${CMAKE_BINARY_DIR}/googletest" EXCLUDE_FROM_ALL)
+  foreach(name gtest gtest_main gmock)
+    if(NOT TARGET GTest::${name})
+      add_library(GTest::${name} ALIAS ${name})
+    endif()
+  endforeach()
+endif()

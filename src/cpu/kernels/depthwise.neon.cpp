@@ -1,0 +1,31 @@
+// NEON: depthwise passes.
+#include <arm_neon.h>
+
+#include <cstdint>
+#include <type_traits>
+
+#include "cpu/kernels/kernels.hpp"
+#include "cpu/prefetch.hpp"
+
+namespace convgrad::cpu {
+namespace {
+
+#include "cpu/kernels/convert.inl"
+#include "cpu/kernels/vector_neon.inl"
+
+#include "cpu/kernels/pair_tails.inl"
+
+#include "cpu/kernels/pair_neon.inl"
+
+#include "cpu/kernels/depthwise_vector.inl"
+
+}  // namespace
+
+void depthwise_neon(const depthwise_args &args) {
+    depthwise(args);
+}
+void depthwise_gradient_neon(const depthwise_gradient_args &args) {
+    depthwise_gradient(args);
+}
+
+}  // namespace convgrad::cpu

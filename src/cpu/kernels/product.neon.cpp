@@ -1,0 +1,40 @@
+// NEON: f32 fused multiply-add; bf16 and f16 are widened while packing.
+#include <arm_neon.h>
+
+#include <cstdint>
+#include <type_traits>
+
+#include "cpu/kernels/kernels.hpp"
+
+namespace convgrad::cpu {
+namespace {
+
+#include "cpu/kernels/convert.inl"
+#include "cpu/kernels/vector_neon.inl"
+
+#include "cpu/kernels/dot_vector.inl"
+#include "cpu/kernels/format_fma.inl"
+#include "cpu/kernels/pack_vector.inl"
+#include "cpu/kernels/product_vector.inl"
+#include "cpu/kernels/store_vector.inl"
+#include "cpu/kernels/transpose_vector.inl"
+#include "cpu/kernels/vector_set.inl"
+
+}  // namespace
+
+const kernel_set *fma_neon(data_type, math_mode) {
+    static constexpr kernel_set set = [] {
+        kernel_set k = vector_kernels(isa::neon, operand_format::fma);
+        k.dot = dot;
+        for (int n = 1; n <= 4; ++n) k.max_dot[n] = V::max_dot[n];
+        k.depthwise = depthwise_neon;
+        k.depthwise_gradient = depthwise_gradient_neon;
+        k.widen_rows = widen_rows_neon;
+        k.narrow_rows = narrow_rows_neon;
+        k.sum_positions = sum_positions_neon;
+        return k;
+    }();
+    return &set;
+}
+
+}  // namespace convgrad::cpu

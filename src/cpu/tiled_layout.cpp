@@ -1,0 +1,75 @@
+// What follows from a layout of tiled_data: sizes, memory, words.
+#include "cpu/tiled_layout.hpp"
+
+#include <algorithm>
+
+#include "cpu/tiled.hpp"
+
+namespace convgrad::cpu {
+
+dim tiled_layout::chunk_channels(dim chunk) const {
+    return std::min(k_chunk_, roles_.in_c - chunk * k_chunk_);
+}
+
+dim tiled_layout::panel_vectors(dim panel) const {
+    return std::min<dim>(vectors_, div_up(roles_.out_c - panel * panel_width(), kernels_.lanes));
+}
+
+dim tiled_layout::kept_units() const {
+    return keep_weights_ ? units(k_chunk_) * (chunks_ - 1) + units(chunk_channels(chunks_ - 1))
+                         : units(k_chunk_);
+}
+
+dim tiled_layout::c_floats() const {
+    if (row_block_ > 0) return row_block_ * panels_per_block_ * panel_width();
+    const dim kept =
+        chunks_ == 1 ? 1 : static_cast<dim>(taps_of_.phases.size()) * panels_per_block_;
+    return rows_ * kept * panel_width();
+}
+
+dim tiled_layout::patch_bytes() const {
+    return std::max(packed_patch_bytes(), stage_bytes_);
+}
+
+dim tiled_layout::packed_patch_bytes() const {
+    if (pixels_) return round_up_to(patch_positions_ * position_bytes_, 64);
+    return cpu::patch_bytes(kernels_, units(k_chunk_), patch_positions_);
+}
+
+/// Columns of a panel's last vector that are missing.
+dim tiled_layout::missing_columns(dim panel) const {
+    return std::max<dim>(
+        0, panel_vectors(panel) * kernels_.lanes - (roles_.out_c - panel * panel_width()));
+}
+
+bool tiled_layout::stores_itself(dim panel) const {
+    const bool sums_there = p_.type == data_type::f32 && (chunks_ > 1 || p_.accumulate);
+    return write_output_ && (missing_columns(panel) == 0 || !sums_there);
+}
+
+tiled_layout::worker_memory tiled_layout::lay_out(memory_walk &memory) const {
+    worker_memory s{};
+    s.weights = memory.take_lines<char>(panels_per_block_ * panel_bytes(kept_units()));
+    s.patch = memory.take<char>(patch_bytes());
+    s.c = memory.take_lines<float>(c_floats());
+    s.bias = memory.take_lines<float>(panels_per_block_ * panel_width());
+    s.runs = memory.take_lines<dim>(2 * taps_);
+    s.exact = memory.take<char>(static_cast<dim>(exact_bytes_));
+    return s;
+}
+
+std::size_t tiled_layout::scratch_bytes() const {
+    return bytes_of_walk([this](memory_walk &memory) { return lay_out(memory); });
+}
+
+std::string tiled_layout::describe() const {
+    if (tasks_ == 0) return "nothing to sum";
+    const auto n = [](dim v) { return std::to_string(v); };
+    return "tile " + n(tile_[0]) + "x" + n(tile_[1]) + "x" + n(tile_[2]) + ", phases "
+           + n(static_cast<dim>(taps_of_.phases.size())) + ", panel " + n(panel_width())
+           + ", block " + n(std::min(roles_.out_c, panels_per_block_ * panel_width()))
+           + " channels, chunk " + n(k_chunk_) + " of " + n(roles_.in_c)
+           + (keep_weights_ ? "" : ", weights packed per tile") + ", tasks " + n(tasks_);
+}
+
+}  // namespace convgrad::cpu
