@@ -57,7 +57,7 @@ std::string refuse_winograd(const conv::problem &p, winograd_tile tile, const ke
 bool winograd_is_accurate(const conv::problem &p, winograd_tile tile) {
     // Results of 16 bits are rounded far more coarsely than any of these.
     if (p.out_type != data_type::f32) return true;
-    constexpr dim least_channels[] = {32, 96, 384}, least_positions[] = {256, 1024, 2048};
+    constexpr dim least_channels[] = {32, 96, 384}, least_positions[] = {256, 640, 1536};
     const auto t = static_cast<std::size_t>(tile);
     return sum_length(p)
            >= (p.what == pass::backward_weights ? least_positions[t] : least_channels[t]);
@@ -71,9 +71,10 @@ double winograd_seconds(const conv::problem &p, winograd_tile tile, const kernel
                  out = as_double(round_up_to(p.oc, lanes));
     // In multiply-adds: a point of a transform takes as long as this many products (measured).
     constexpr double of_data = 10, of_filters = 14, share = 0.9;
-    const double tiles = as_double(map.count), points = as_double(map.points * p.groups);
+    const double tiles = as_double(map.all_points()), filters = as_double(map.points);
     const double work =
-        points * (tiles * in * out + of_data * tiles * (in + out) + of_filters * in * out);
+        as_double(p.groups)
+        * (tiles * (in * out + of_data * (in + out)) + filters * of_filters * in * out);
     return work / (share * nominal_speed(kernels));
 }
 
@@ -103,7 +104,8 @@ conv::problem orient_for(const conv::problem &p, winograd_tile tile) {
     if (winograd_rows(tile) == winograd_columns(tile) || p.src.c != 1 || p.dst.c != 1) return p;
     conv::problem turned = p;
     conv::swap_axes(turned, 1, 2);
-    return winograd_map(turned, tile).count < winograd_map(p, tile).count ? turned : p;
+    return winograd_map(turned, tile).all_points() < winograd_map(p, tile).all_points() ? turned
+                                                                                        : p;
 }
 
 winograd_map::winograd_map(const conv::problem &p, winograd_tile tile)
@@ -114,19 +116,65 @@ winograd_map::winograd_map(const conv::problem &p, winograd_tile tile)
         in[a] = back ? x.dst : x.src;
         out[a] = back ? x.src : x.dst;
         pad[a] = back ? 2 - x.pad : x.pad;  // the filter is turned round
-        tiles[a] = div_up(out[a], a == 0 ? rows : columns);
+        const dim each = a == 0 ? rows : columns;
+        tiles[a] = div_up(out[a], each);
+        last[a] =
+            winograd_edge(static_cast<int>(each), static_cast<int>(out[a] - (tiles[a] - 1) * each));
     }
     count = p.mb * tiles[0] * tiles[1];
 }
 
-winograd_map::run winograd_map::run_at(dim first, dim most) const {
-    const dim column = first % tiles[1], row = first / tiles[1];
-    return {
-        row / tiles[0], row % tiles[0] * rows, column * columns, std::min(most, tiles[1] - column)};
+void winograd_map::count_kinds(dim tiles_before, dim sign, dim (&counts)[kinds]) const {
+    const dim image = tiles[0] * tiles[1], images = tiles_before / image;
+    const dim row = tiles_before % image / tiles[1], column = tiles_before % tiles[1];
+    const dim whole_down = whole_tiles(0), whole_across = whole_tiles(1);
+    const dim down = images * whole_down + std::min(row, whole_down);  // whole rows of tiles
+    const dim edges = images * (tiles[0] - whole_down);
+    const bool at_edge = row >= whole_down;
+    counts[whole_rows] += sign * down * (tiles[1] - whole_across);
+    counts[whole] += sign * (down * whole_across + (at_edge ? 0 : column));
+    counts[whole_columns] += sign * (edges * whole_across + (at_edge ? column : 0));
+    counts[corner] += sign * edges * (tiles[1] - whole_across);
+}
+
+winograd_map::block winograd_map::block_at(dim first, dim some) const {
+    dim counts[kinds] = {};
+    count_kinds(first + some, 1, counts);
+    count_kinds(first, -1, counts);
+    block b{first, some, {}};
+    for (int k = 0; k < kinds; ++k) b.begin[k + 1] = b.begin[k] + counts[k];
+    return b;
+}
+
+winograd_map::block winograd_map::part_of(const block &b, dim from, dim some) const {
+    dim before[kinds] = {};
+    count_kinds(b.first + from, 1, before);
+    count_kinds(b.first, -1, before);
+    block part{b.first + from, some, {}};
+    for (int k = 0; k < kinds; ++k) part.begin[k] = b.begin[k] + before[k];
+    return part;
+}
+
+std::pair<dim, dim> winograd_map::slots(const block &b, dim point) const {
+    const auto everywhere = [](dim m, dim results, dim at) {
+        return winograd_edge_has(
+            static_cast<int>(m), static_cast<int>(results), static_cast<int>(at));
+    };
+    const bool in_last_row = everywhere(rows, last[0], point / (columns + 2)),
+               in_last_column = everywhere(columns, last[1], point % (columns + 2));
+    return {b.begin[in_last_column ? whole_rows : whole],
+        b.begin[(in_last_row ? (in_last_column ? corner : whole_columns) : whole) + 1]};
+}
+
+dim winograd_map::points_of(const block &b) const {
+    dim sum = 0;
+    for (int k = 0; k < kinds; ++k)
+        sum += (b.begin[k + 1] - b.begin[k]) * points_of(static_cast<kind>(k));
+    return sum;
 }
 
 dim winograd_stage_floats(const winograd_map &map, const kernel_set &kernels, dim tiles) {
-    return map.in_rows() * map.in_columns(tiles) * round_up_to(stage_channels, kernels.lanes);
+    return (map.rows + 2) * (tiles * map.columns + 2) * round_up_to(stage_channels, kernels.lanes);
 }
 
 namespace {
@@ -164,7 +212,9 @@ void transform_run(const kernel_set &kernels, void (*transform)(const winograd_t
     const dim lanes = kernels.lanes;
     const dim y0 = run.y + s.shift[0], x0 = run.x + s.shift[1];
     const auto part = [&](dim first, dim last) {
-        const winograd_map::run some{run.n, run.y, run.x + first * s.step, last - first};
+        winograd_map::run some = run;
+        some.x += first * s.step;
+        some.tiles = last - first;
         const winograd_slots there{to.out + first * to.slot, to.point, to.slot, to.vector};
         if (first < last)
             transform_staged(kernels, transform, s, some, channel, channels, stage, there);

@@ -4,7 +4,9 @@
 #pragma once
 
 #include <algorithm>
+#include <cstdint>
 #include <string>
+#include <utility>
 
 #include "conv/problem.hpp"
 #include "cpu/geometry.hpp"
@@ -30,22 +32,55 @@ std::string winograd_rival(
 conv::problem orient_for(const conv::problem &p, winograd_tile tile);
 
 /// Tiles on the last two axes. Result y takes input y + k − pad for tap k; `pad` may be negative.
+/// The last tile along an axis may have fewer results, and then fewer points.
 struct winograd_map {
-    dim rows, columns, points;  // of a tile: results, points
+    dim rows, columns, points;  // of a whole tile: results, points
+    dim last[2];                // results of the last tile along an axis
     dim in[2], out[2], pad[2];  // lengths
     dim tiles[2], count;        // of an image; of all
 
     winograd_map(const conv::problem &p, winograd_tile tile);
 
-    /// Neighbouring tiles of one row of tiles.
+    /// Whether a tile is whole along the rows and along the columns. In this order tiles that have
+    /// a point follow each other, whichever point it is.
+    enum kind : std::uint8_t { whole_rows, whole, whole_columns, corner };
+    static constexpr int kinds = 4;
+    static constexpr bool lacks_rows(kind k) { return k >= whole_columns; }
+    static constexpr bool lacks_columns(kind k) { return k == whole_rows || k == corner; }
+
+    /// Neighbouring tiles of one kind in one row of tiles.
     struct run {
         dim n, y, x;  // image, first result
         dim tiles;
+        kind what;
+        dim slot;  // of the first tile, in its block
     };
-    /// Tiles from index `first` on, at most `most` of them.
-    [[nodiscard]] run run_at(dim first, dim most) const;
-    [[nodiscard]] dim in_rows() const { return rows + 2; }
-    [[nodiscard]] dim in_columns(dim tiles_in_run) const { return tiles_in_run * columns + 2; }
+    [[nodiscard]] dim rows_of(kind k) const { return lacks_rows(k) ? last[0] : rows; }
+    [[nodiscard]] dim columns_of(kind k) const { return lacks_columns(k) ? last[1] : columns; }
+    [[nodiscard]] dim points_of(kind k) const { return (rows_of(k) + 2) * (columns_of(k) + 2); }
+    [[nodiscard]] const winograd_kernels::tile_transforms &transforms(
+        const winograd_kernels::transforms &of, kind k) const {
+        return of.of[rows - rows_of(k)][columns - columns_of(k)];
+    }
+
+    /// Tiles [first, first + tiles), sorted by kind: kind k has slots [begin[k], begin[k + 1]).
+    struct block {
+        dim first, tiles;
+        dim begin[kinds + 1];
+    };
+    [[nodiscard]] block block_at(dim first, dim tiles) const;
+    /// Tiles [from, from + tiles) of a block for for_each_run(): they keep their slots.
+    [[nodiscard]] block part_of(const block &b, dim from, dim tiles) const;
+    /// Slots of a block's tiles that have a point: [first, second).
+    [[nodiscard]] std::pair<dim, dim> slots(const block &b, dim point) const;
+    /// Points of all tiles of a block.
+    [[nodiscard]] dim points_of(const block &b) const;
+    [[nodiscard]] dim all_points() const { return points_of(block_at(0, count)); }
+
+    /// Runs of a block's tiles, none of which crosses a multiple of `group` slots.
+    template <typename Function>
+    void for_each_run(const block &b, dim group, Function &&f) const;
+
     /// Whether some tap of result y (axis 0) or x (axis 1) lies inside the input.
     [[nodiscard]] bool reached(int axis, dim at) const {
         return at + 2 - pad[axis] >= 0 && at - pad[axis] < in[axis];
@@ -53,7 +88,31 @@ struct winograd_map {
     [[nodiscard]] bool all_reached(int axis, dim first, dim length) const {
         return first + 2 - pad[axis] >= 0 && first + length - 1 - pad[axis] < in[axis];
     }
+
+private:
+    [[nodiscard]] dim whole_tiles(int axis) const {
+        return last[axis] < (axis == 0 ? rows : columns) ? tiles[axis] - 1 : tiles[axis];
+    }
+    /// Adds the kinds of the first `tiles` tiles, times `sign`.
+    void count_kinds(dim tiles_before, dim sign, dim (&counts)[kinds]) const;
 };
+
+template <typename Function>
+void winograd_map::for_each_run(const block &b, dim group, Function &&f) const {
+    dim next[kinds];  // slots
+    std::copy_n(b.begin, kinds, next);
+    for (dim at = b.first; at < b.first + b.tiles;) {
+        const dim column = at % tiles[1], row = at / tiles[1];
+        const bool lacks[2] = {row % tiles[0] >= whole_tiles(0), column >= whole_tiles(1)};
+        const kind what =
+            lacks[0] ? (lacks[1] ? corner : whole_columns) : (lacks[1] ? whole_rows : whole);
+        const dim slot = next[what], end = lacks[1] ? tiles[1] : whole_tiles(1);
+        const dim some = std::min({end - column, b.first + b.tiles - at, group - slot % group});
+        f(run{row / tiles[0], row % tiles[0] * rows, column * columns, some, what, slot});
+        next[what] += some;
+        at += some;
+    }
+}
 
 /// Tiles of a run to points, channels of one group from `tensor` on; padding and channels beyond
 /// the last become zeros.

@@ -56,7 +56,7 @@ dim winograd_data::filters_floats() const {
 /// Also holds the patch of sum_directly().
 dim winograd_data::stage_floats() const {
     return round_up_to(std::max(winograd_stage_floats(map_, kernels_, rows_),
-                           chunk_ * map_.in_rows() * map_.in_columns(1)),
+                           chunk_ * (map_.rows + 2) * (map_.columns + 2)),
         16);
 }
 
@@ -91,13 +91,13 @@ std::size_t winograd_data::workspace() const {
 
 winograd_data::task winograd_data::make_task(dim index) const {
     task t{};
-    t.block = index % blocks_;
-    t.first = t.block * block_;
-    t.tiles = std::min(block_, map_.count - t.first);
-    index /= blocks_;
-    t.first_panel = index % panel_blocks_ * panels_each_;
+    t.group = index / blocks_ / panel_blocks_;
+    index %= blocks_ * panel_blocks_;
+    // Neighbours share what is large: filters, or else tiles.
+    t.block = share_u_ ? index % blocks_ : index / panel_blocks_;
+    t.tiles = tiles_of(t.block);
+    t.first_panel = (share_u_ ? index / blocks_ : index % panel_blocks_) * panels_each_;
     t.panels = std::min(panels_each_, panels_ - t.first_panel);
-    t.group = index / panel_blocks_;
     return t;
 }
 
@@ -117,12 +117,12 @@ void winograd_data::execute(
                 u_point_);
         });
     if (share_v_)
-        for_each_task(workers, p_.groups * blocks_ * filter_chunks(), [&](int worker, dim index) {
-            const dim chunk = index % filter_chunks(), block = index / filter_chunks() % blocks_,
-                      group = index / filter_chunks() / blocks_;
-            transform_input(data, group, block * block_,
-                std::min(block_, map_.count - block * block_), chunk * chunk_,
-                chunk_channels(chunk), scratch_of(worker).stage,
+        for_each_task(workers, p_.groups * blocks_ * input_chunks(), [&](int worker, dim index) {
+            const dim first = index % input_chunks() * input_chunk_,
+                      block = index / input_chunks() % blocks_,
+                      group = index / input_chunks() / blocks_;
+            transform_input(data, group, tiles_of(block), first,
+                std::min(input_chunk_, roles_.in_c - first), scratch_of(worker).stage,
                 v + (group * blocks_ + block) * v_floats());
         });
     for_each_task(workers, tasks_, [&](int worker, dim index) {
@@ -146,24 +146,24 @@ void winograd_data::transform_filters(const conv::buffers &data, float *stage, d
     transforms_.filters({stage, u, 2 * channels, tap, point});
 }
 
-void winograd_data::transform_input(const conv::buffers &data, dim group, dim first, dim tiles,
-    dim channel, dim channels, float *stage, float *v) const {
+void winograd_data::transform_input(const conv::buffers &data, dim group,
+    const winograd_map::block &tiles, dim channel, dim channels, float *stage, float *v) const {
     const dim lanes = kernels_.lanes, size = static_cast<dim>(size_of(p_.type));
-    const winograd_source source{
-        bytes_at(roles_.input(data)) + size * group * roles_.in_c * roles_.in.c, p_.type, roles_.in,
-        roles_.in_c, {map_.in[0], map_.in[1]}, {-map_.pad[0], -map_.pad[1]}, map_.in_rows(),
-        map_.in_columns(1), map_.columns};
-    winograd_map::run run{};
-    for (dim slot = 0; slot < tiles; slot += run.tiles) {
-        run = map_.run_at(first + slot, std::min(tiles - slot, rows_ - slot % rows_));
-        float *out = v + slot / rows_ * rows_ * in_padded_ + slot % rows_ * lanes + channel * rows_;
-        transform_run(kernels_, transforms_.input, source, run, channel, channels, stage,
-            {out, v_point_, lanes, rows_ * lanes});
-    }
+    winograd_source source{bytes_at(roles_.input(data)) + size * group * roles_.in_c * roles_.in.c,
+        p_.type, roles_.in, roles_.in_c, {map_.in[0], map_.in[1]}, {-map_.pad[0], -map_.pad[1]}, 0,
+        0, map_.columns};
+    map_.for_each_run(tiles, rows_, [&](const winograd_map::run &run) {
+        source.rows = map_.rows_of(run.what) + 2;
+        source.columns = map_.columns_of(run.what) + 2;
+        float *out =
+            v + run.slot / rows_ * rows_ * in_padded_ + run.slot % rows_ * lanes + channel * rows_;
+        transform_run(kernels_, map_.transforms(transforms_, run.what).input, source, run, channel,
+            channels, stage, {out, v_point_, lanes, rows_ * lanes});
+    });
 }
 
 void winograd_data::run_task(const conv::buffers &data, const scratch &s, const task &t) const {
-    if (!share_v_) transform_input(data, t.group, t.first, t.tiles, 0, roles_.in_c, s.stage, s.v);
+    if (!share_v_) transform_input(data, t.group, t.tiles, 0, roles_.in_c, s.stage, s.v);
     for (dim index = t.first_panel; index < t.first_panel + t.panels; ++index) {
         const int vectors = panel_channels(index) > kernels_.lanes ? 2 : 1;
         if (share_u_)
@@ -190,13 +190,15 @@ void winograd_data::multiply(const task &t, const float *v, const float *u, dim 
     args.chain = chain_products / lanes;
     args.accumulate = first > 0;
     for (dim q = 0; q < map_.points; ++q) {
+        const auto [begin, end] = map_.slots(t.tiles, q);
         args.b = u + q * point;
-        for (dim slot = 0; slot < t.tiles; slot += rows_) {
-            const bool last = slot + rows_ >= t.tiles;
-            args.next = last && q + 1 < map_.points ? args.b + point : args.b;
-            args.a = v + q * v_point_ + slot * in_padded_ + first * rows_;
+        for (dim slot = begin, rows; slot < end; slot += rows) {
+            rows = std::min(rows_ - slot % rows_, end - slot);
+            args.next = slot + rows >= end && q + 1 < map_.points ? args.b + point : args.b;
+            args.a = v + q * v_point_ + slot / rows_ * rows_ * in_padded_ + slot % rows_ * lanes
+                     + first * rows_;
             args.c = m + q * m_point_ + slot * panel();
-            winograd_.product(args, static_cast<int>(std::min(rows_, t.tiles - slot)), vectors);
+            winograd_.product(args, static_cast<int>(rows), vectors);
         }
     }
 }
@@ -204,27 +206,27 @@ void winograd_data::multiply(const task &t, const float *v, const float *u, dim 
 void winograd_data::finish(
     const conv::buffers &data, const scratch &s, const task &t, dim index) const {
     if (p_.bias) load_bias(data, s.bias, t.group, index);
-    winograd_map::run run{};
-    for (dim slot = 0; slot < t.tiles; slot += run.tiles) {
-        run = map_.run_at(t.first + slot, std::min(t.tiles - slot, rows_));
-        finish_run(data, s, t, index, slot, run);
-    }
+    map_.for_each_run(
+        t.tiles, rows_, [&](const winograd_map::run &run) { finish_run(data, s, t, index, run); });
 }
 
 bool winograd_data::stores_itself(
     const winograd_map::run &run, dim index, const dim (&length)[2]) const {
     return p_.type == data_type::f32 && roles_.out.c == 1 && !p_.bias && !p_.add && !p_.relu
            && !p_.accumulate && panel_channels(index) % kernels_.lanes == 0
-           && length[0] == map_.rows && length[1] == run.tiles * map_.columns
+           && length[0] == map_.rows_of(run.what)
+           && length[1] == run.tiles * map_.columns_of(run.what)
            && map_.all_reached(0, run.y, length[0]) && map_.all_reached(1, run.x, length[1]);
 }
 
 void winograd_data::finish_run(const conv::buffers &data, const scratch &s, const task &t,
-    dim index, dim slot, const winograd_map::run &run) const {
-    const dim length[2] = {std::min(map_.rows, map_.out[0] - run.y),
-        std::min(run.tiles * map_.columns, map_.out[1] - run.x)};
+    dim index, const winograd_map::run &run) const {
+    const dim columns = map_.columns_of(run.what);
+    const dim length[2] = {std::min(map_.rows_of(run.what), map_.out[0] - run.y),
+        std::min(run.tiles * columns, map_.out[1] - run.x)};
+    const auto results = map_.transforms(transforms_, run.what).results;
     winograd_tile_args args{};
-    args.in = s.m + slot * panel();
+    args.in = s.m + run.slot * panel();
     args.tiles = run.tiles;
     args.vectors = div_up(panel_channels(index), kernels_.lanes);
     args.point = m_point_;
@@ -236,39 +238,43 @@ void winograd_data::finish_run(const conv::buffers &data, const scratch &s, cons
                    + run.x * roles_.out.x[2];
         args.row = roles_.out.x[1];
         args.column = roles_.out.x[2];
-        args.next_tile = map_.columns * args.column;
-        if (transforms_.results(args) == 0) return;
+        args.next_tile = columns * args.column;
+        if (results(args) == 0) return;
     }
     args.out = s.results;
     args.column = panel();
-    args.next_tile = map_.columns * panel();
+    args.next_tile = columns * panel();
     args.row = run.tiles * args.next_tile;
-    const std::uint64_t bad = transforms_.results(args);
-    for (dim i = 0; bad != 0 && i < run.tiles; ++i)
+    const std::uint64_t bad = results(args);
+    for (dim i = 0; bad != 0 && i < run.tiles; ++i) {
+        winograd_map::run tile = run;
+        tile.x += i * columns;
         if ((bad >> i & 1) != 0)
-            sum_directly(data, s, t, index, {run.n, run.y, run.x + i * map_.columns, run.tiles},
-                s.results + i * args.next_tile);
-    clear_unreached(s, run, length);
+            sum_directly(data, s, t, index, tile, s.results + i * args.next_tile);
+    }
+    clear_unreached(s.results, run, length);
     store(data, s, t, index, run, length);
 }
 
 /// Results that no tap reaches are empty sums, not nearly so.
 void winograd_data::clear_unreached(
-    const scratch &s, const winograd_map::run &run, const dim (&length)[2]) const {
+    float *results, const winograd_map::run &run, const dim (&length)[2]) const {
     if (map_.all_reached(0, run.y, length[0]) && map_.all_reached(1, run.x, length[1])) return;
-    const dim row = run.tiles * map_.columns * panel();
+    const dim row = run.tiles * map_.columns_of(run.what) * panel();
     for (dim y = 0; y < length[0]; ++y)
         for (dim x = 0; x < length[1]; ++x)
             if (!map_.reached(0, run.y + y) || !map_.reached(1, run.x + x))
-                std::fill_n(s.results + y * row + x * panel(), panel(), 0.0F);
+                std::fill_n(results + y * row + x * panel(), panel(), 0.0F);
 }
 
 /// The results of one tile without transforms. `tile.tiles`: those of its run, whose rows `results`
 /// lie in.
 void winograd_data::sum_directly(const conv::buffers &data, const scratch &s, const task &t,
     dim index, const winograd_map::run &tile, float *results) const {
-    const dim size = static_cast<dim>(size_of(p_.type)), columns = map_.in_columns(1);
-    const dim pitch = map_.in_rows() * columns, count = panel_channels(index);
+    const dim size = static_cast<dim>(size_of(p_.type)), count = panel_channels(index);
+    const dim made[2] = {map_.rows_of(tile.what), map_.columns_of(tile.what)};
+    const dim columns = made[1] + 2, pitch = (made[0] + 2) * columns;
+    const dim row = tile.tiles * made[1] * panel();
     const dim y0 = tile.y - map_.pad[0], x0 = tile.x - map_.pad[1];
     dim lo, hi, a_run[9], b_run[9];
     clip(x0, 1, columns, map_.in[1], lo, hi);
@@ -285,7 +291,7 @@ void winograd_data::sum_directly(const conv::buffers &data, const scratch &s, co
             {bytes_at(data.weights) + size * filter, p_.type, roles_.weights_in, roles_.weights_out,
                 channels, count, 0, count, bytes(s.filters)},
             taps_, 9, 2, 4 * channels * panel(), 4 * panel()));
-        for (dim r = 0; r < map_.in_rows(); ++r) {
+        for (dim r = 0; r < made[0] + 2; ++r) {
             const bool inside = y0 + r >= 0 && y0 + r < map_.in[0] && hi > lo;
             const dim at = tile.n * roles_.in.n + (t.group * roles_.in_c + first) * roles_.in.c
                            + (y0 + r) * roles_.in.x[1] + x0 * roles_.in.x[2];
@@ -294,11 +300,11 @@ void winograd_data::sum_directly(const conv::buffers &data, const scratch &s, co
                                        inside ? hi : 0, bytes(s.stage + r * columns)},
                 4 * pitch, 0);
         }
-        for (dim y = 0; y < map_.rows; ++y) {
+        for (dim y = 0; y < made[0]; ++y) {
             product_args args{};
             args.a = bytes_at(s.stage + y * columns);
             args.b = bytes_at(s.filters);
-            args.c = results + y * tile.tiles * map_.columns * panel();
+            args.c = results + y * row;
             args.ldc = panel();
             args.a_run = a_run;
             args.b_run = b_run;
@@ -308,16 +314,16 @@ void winograd_data::sum_directly(const conv::buffers &data, const scratch &s, co
             args.b_step = 4 * panel();
             args.a_m = 4;
             args.accumulate = chunk > 0;
-            kernels_.product(args, static_cast<int>(map_.columns), 2);
+            kernels_.product(args, static_cast<int>(made[1]), 2);
         }
     }
     if (!weights.nonfinite) return;
     // Zeros that stand for padding must not meet infinities.
-    for (dim y = 0; y < std::min(map_.rows, map_.out[0] - tile.y); ++y)
-        for (dim x = 0; x < std::min(map_.columns, map_.out[1] - tile.x); ++x) {
+    for (dim y = 0; y < std::min(made[0], map_.out[0] - tile.y); ++y)
+        for (dim x = 0; x < std::min(made[1], map_.out[1] - tile.x); ++x) {
             const bool padded =
                 y0 + y < 0 || y0 + y + 3 > map_.in[0] || x0 + x < 0 || x0 + x + 3 > map_.in[1];
-            float *to = results + (y * tile.tiles * map_.columns + x) * panel();
+            float *to = results + y * row + x * panel();
             for (dim c = 0; padded && c < count; ++c)
                 to[c] =
                     careful_sum(data, t.group, index * panel() + c, tile.n, tile.y + y, tile.x + x);
@@ -362,7 +368,7 @@ void winograd_data::store(const conv::buffers &data, const scratch &s, const tas
     args.accumulate = p_.accumulate;
     args.relu = p_.relu;
     for (dim y = 0; y < length[0]; ++y) {
-        args.c = s.results + y * run.tiles * map_.columns * panel();
+        args.c = s.results + y * run.tiles * map_.columns_of(run.what) * panel();
         args.out = static_cast<char *>(roles_.output(data)) + offset(roles_.out, y);
         args.add = p_.add ? bytes_at(data.add) + offset(p_.add_strides, y) : nullptr;
         kernels_.store(args);

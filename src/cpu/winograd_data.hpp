@@ -33,16 +33,18 @@ private:
     struct scratch;
     /// A block of tiles × some panels of output channels, of one group.
     struct task {
-        dim group, first, tiles;         // tiles of this block
-        dim first_panel, panels, block;  // panels; which block of tiles
-        const float *u, *v;              // of this group; of this block
+        winograd_map::block tiles;
+        dim group, first_panel, panels, block;  // which block of tiles
+        const float *u, *v;                     // of this group; of this block
     };
 
     /// Without a choice of blocks.
     winograd_data(const conv::problem &p, const kernel_set &kernels, winograd_tile tile);
     void set_tiles(dim tiles);
+    void choose_rows();
     void choose_blocks();
-    void choose_chunk();
+    bool stream_filters(int threads);
+    void choose_chunks();
     bool share_panels(int threads);
     void fit_workspace(int threads, std::size_t limit);
     [[nodiscard]] dim panel() const { return 2 * dim{kernels_.lanes}; }
@@ -50,6 +52,7 @@ private:
         return std::min(panel(), roles_.out_c - index * panel());
     }
     [[nodiscard]] dim filter_chunks() const { return div_up(roles_.in_c, chunk_); }
+    [[nodiscard]] dim input_chunks() const { return div_up(roles_.in_c, input_chunk_); }
     [[nodiscard]] dim chunk_channels(dim chunk) const {
         return std::min(chunk_, roles_.in_c - chunk * chunk_);
     }
@@ -64,22 +67,25 @@ private:
     [[nodiscard]] dim scratch_floats() const;
     [[nodiscard]] scratch make_scratch(float *memory) const;
 
+    [[nodiscard]] winograd_map::block tiles_of(dim block) const {
+        return map_.block_at(block * block_, std::min(block_, map_.count - block * block_));
+    }
     [[nodiscard]] task make_task(dim index) const;
     [[nodiscard]] task_cost cost_of(const task &t) const;
     void transform_filters(const conv::buffers &data, float *stage, dim group, dim index, dim chunk,
         float *u, dim point) const;
-    void transform_input(const conv::buffers &data, dim group, dim first, dim tiles, dim channel,
-        dim channels, float *stage, float *v) const;
+    void transform_input(const conv::buffers &data, dim group, const winograd_map::block &tiles,
+        dim channel, dim channels, float *stage, float *v) const;
     void run_task(const conv::buffers &data, const scratch &s, const task &t) const;
     void multiply(const task &t, const float *v, const float *u, dim point, dim first, dim count,
         int vectors, float *m) const;
     void finish(const conv::buffers &data, const scratch &s, const task &t, dim index) const;
-    void finish_run(const conv::buffers &data, const scratch &s, const task &t, dim index, dim slot,
+    void finish_run(const conv::buffers &data, const scratch &s, const task &t, dim index,
         const winograd_map::run &run) const;
     [[nodiscard]] bool stores_itself(
         const winograd_map::run &run, dim index, const dim (&length)[2]) const;
     void clear_unreached(
-        const scratch &s, const winograd_map::run &run, const dim (&length)[2]) const;
+        float *results, const winograd_map::run &run, const dim (&length)[2]) const;
     void sum_directly(const conv::buffers &data, const scratch &s, const task &t, dim index,
         const winograd_map::run &tile, float *results) const;
     [[nodiscard]] float careful_sum(
@@ -99,6 +105,7 @@ private:
     dim in_padded_;             // input channels in whole vectors
     dim panels_ = 1;            // of output channels
     dim chunk_ = 1;             // input channels whose filters are transformed at a time
+    dim input_chunk_ = 1;       // and of tiles before the tasks
     dim block_ = 1, rows_ = 1;  // tiles of a task, and of a product
     dim blocks_ = 1;            // of tiles
     dim panels_each_ = 1, panel_blocks_ = 1;

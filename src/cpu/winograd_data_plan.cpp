@@ -7,12 +7,14 @@
 namespace convgrad::cpu {
 namespace {
 
-constexpr dim filter_chunk = 64;         // channels: their nine taps stay in L1 and L2
-constexpr dim least_chunk = 16;          // of those that are shared: a multiple of any vector
-constexpr dim block_bytes = 512 << 10;   // V and M of a block of tiles
-constexpr dim cached_filters = 4 << 20;  // beyond, blocks are larger: each reads all filters
-constexpr dim most_shared = 64 << 20;    // of V of all tiles
-constexpr dim apart = 48;                // floats; see winograd_data.cpp
+constexpr dim filter_chunk = 64;             // channels: their nine taps stay in L1 and L2
+constexpr dim least_chunk = 16;              // of those that are shared: a multiple of any vector
+constexpr dim block_bytes = 512 << 10;       // V and M of a block of tiles
+constexpr dim cached_filters = 1 << 20;      // beyond, blocks are larger: each reads all filters
+constexpr dim streamed_filters = 12 << 20;   // beyond, they are not kept
+constexpr dim streamed_results = 600 << 10;  // M of a block of tiles then
+constexpr dim most_shared = 64 << 20;        // of V of all tiles
+constexpr dim apart = 48;                    // floats; see winograd_data.cpp
 
 // Multiply-adds that a point of a transform takes as long as; see winograd_seconds().
 constexpr double of_data = 10, of_filters = 14;
@@ -33,8 +35,8 @@ winograd_data::winograd_data(const conv::problem &p, const kernel_set &kernels, 
 winograd_data::winograd_data(const conv::problem &p, const kernel_set &kernels, winograd_tile tile,
     int threads, std::size_t workspace_limit)
     : winograd_data(p, kernels, tile) {
-    choose_blocks();
-    choose_chunk();
+    if (!stream_filters(threads)) choose_blocks();
+    choose_chunks();
     fit_workspace(threads, workspace_limit);
 }
 
@@ -51,12 +53,29 @@ void winograd_data::set_tiles(dim tiles) {
     blocks_ = div_up(map_.count, std::max<dim>(tiles, 1));
     block_ = div_up(map_.count, blocks_);
     blocks_ = div_up(map_.count, block_);
-    rows_ = div_up(block_, div_up(block_, winograd_.most_rows));
+    choose_rows();
     v_point_ = round_up_to(block_, rows_) * in_padded_ + apart;
     m_point_ = round_up_to(block_, rows_) * panel() + apart;
     panel_blocks_ = div_up(panels_, panels_each_);
     u_point_ = (share_u_ ? panels_ * roles_.in_c : chunk_) * panel() + apart;
     tasks_ = p_.groups * panel_blocks_ * blocks_;
+}
+
+/// Rows of a product: tiles that all have a point go in few products of many rows.
+void winograd_data::choose_rows() {
+    rows_ = div_up(block_, div_up(block_, winograd_.most_rows));
+    const winograd_map::block tiles = tiles_of(0);
+    if (map_.points_of(tiles) == map_.points * tiles.tiles) return;
+    dim best = 0;
+    for (dim rows = winograd_.most_rows; rows > winograd_.most_rows / 2; --rows) {
+        constexpr dim overhead = 4;  // a product takes as long as one with so many rows more
+        dim cost = 0;
+        for (dim q = 0; q < map_.points; ++q) {
+            const auto [begin, end] = map_.slots(tiles, q);
+            if (begin < end) cost += end - begin + overhead * (div_up(end, rows) - begin / rows);
+        }
+        if (best == 0 || cost < best) best = cost, rows_ = std::min(rows, block_);
+    }
 }
 
 void winograd_data::choose_blocks() {
@@ -80,12 +99,34 @@ void winograd_data::choose_blocks() {
     }
 }
 
-/// Filters are transformed before the tasks by all threads.
-void winograd_data::choose_chunk() {
+/// Many channels: transformed filters, four times as large as they were, would come from memory. A
+/// task with many tiles makes those of its panels itself. False: that leaves threads without work.
+/// (No result depends on the choice.)
+bool winograd_data::stream_filters(int threads) {
+    if (4 * map_.points * roles_.in_c * roles_.out_c <= streamed_filters) return false;
+    share_u_ = false;
+    share_v_ = true;
+    panels_each_ = 1;
+    set_tiles(streamed_results / (4 * map_.points * panel()));
+    const double skew = static_cast<double>(blocks_ * block_) / static_cast<double>(map_.count);
+    if (4 * shared_v_floats() <= most_shared && fair_share_on(tasks_, skew, threads) >= fair_enough)
+        return true;
+    share_u_ = true;
+    share_v_ = false;
+    return false;
+}
+
+/// Filters, and tiles that tasks share, are transformed before the tasks by all threads.
+void winograd_data::choose_chunks() {
     const int threads = cut_threads(p_, kernels_);
-    while (chunk_ > least_chunk
-           && fair_share(p_.groups * panels_ * filter_chunks(), 1, threads) < fair_enough)
-        chunk_ = round_up_to(chunk_ / 2, least_chunk);
+    const auto cut = [&](dim &chunk, dim times) {
+        while (chunk > least_chunk
+               && fair_share(times * div_up(roles_.in_c, chunk), 1, threads) < fair_enough)
+            chunk = round_up_to(chunk / 2, least_chunk);
+    };
+    input_chunk_ = chunk_;
+    if (share_u_) cut(chunk_, p_.groups * panels_);
+    cut(input_chunk_, p_.groups * blocks_);
 }
 
 /// Few tiles: they are transformed once, and threads share panels too. False: that takes too much
@@ -139,15 +180,16 @@ void winograd_data::fit_workspace(int threads, std::size_t limit) {
 }
 
 task_cost winograd_data::cost_of(const task &t) const {
-    const auto tiles = static_cast<double>(t.tiles), points = static_cast<double>(map_.points);
+    const auto tiles = static_cast<double>(t.tiles.tiles),
+               points = static_cast<double>(map_.points),
+               values = static_cast<double>(map_.points_of(t.tiles));
     const auto in = static_cast<double>(roles_.in_c),
                out = static_cast<double>(std::min(t.panels * panel(), roles_.out_c));
     const auto size = static_cast<double>(size_of(p_.type));
-    const double input = share_v_ ? 0 : tiles * in;
-    return {points
-                * (tiles * in * out + of_data * (input + tiles * out)
-                    + (share_u_ ? 0 : of_filters * in * out)),
-        size * static_cast<double>(map_.rows * map_.columns) * input,
+    const double input = share_v_ ? 0 : in;
+    return {values * (in * out + of_data * (input + out))
+                + (share_u_ ? 0 : of_filters * points * in * out),
+        size * static_cast<double>(map_.rows * map_.columns) * tiles * input,
         size * static_cast<double>(map_.rows * map_.columns) * tiles * out};
 }
 
@@ -165,14 +207,14 @@ work_list winograd_data::work() const {
                  return task_cost{of_filters * points * weights, 9 * size * weights, 0};
              }});
     if (share_v_)
-        list.stages.push_back({"input", p_.groups * blocks_ * filter_chunks(), workers_,
-            [=, this](dim index, dim) {
-                const dim first = index / filter_chunks() % blocks_ * block_;
-                const auto elements = static_cast<double>(
-                    std::min(block_, map_.count - first) * chunk_channels(index % filter_chunks()));
-                return task_cost{of_data * points * elements,
-                    size * static_cast<double>(map_.rows * map_.columns) * elements, 0};
-            }});
+        list.stages.push_back(
+            {"input", p_.groups * blocks_ * filter_chunks(), workers_, [=, this](dim index, dim) {
+                 const winograd_map::block tiles = tiles_of(index / filter_chunks() % blocks_);
+                 const auto channels = static_cast<double>(chunk_channels(index % filter_chunks()));
+                 return task_cost{of_data * channels * static_cast<double>(map_.points_of(tiles)),
+                     size * channels * static_cast<double>(map_.rows * map_.columns * tiles.tiles),
+                     0};
+             }});
     list.stages.push_back(
         {"tiles", tasks_, workers_, [this](dim index, dim) { return cost_of(make_task(index)); }});
     return list;

@@ -5,7 +5,9 @@
 //   gradient = Gᵀ · sums · G, of which the nine taps take the place of the points         combine
 //   leaves with one rounding                                                              write
 // Where all tiles are one block a task may have a range of channels at all points and combine them
-// at once (multiply_all). A gradient that is not finite is summed once more without transforms,
+// at once (multiply_all). Where the sums of all points stay in a core's cache, tasks are parts of
+// the tiles instead, each with all of the above for itself (sum_part), and the parts' gradients are
+// added (add_parts). A gradient that is not finite is summed once more without transforms,
 // before anything is written; groups are separate problems.
 #include "cpu/winograd_weights.hpp"
 
@@ -24,6 +26,8 @@ constexpr dim chain_tiles = 32;       // of one chain of roundings
 constexpr dim block_bytes = 6 << 20;  // of V and Y: they stay in the last cache
 constexpr dim one_block_bytes = 24 << 20;
 constexpr dim own_bytes_most = 320 << 10;            // of a task's sums: they stay in L2
+constexpr dim part_bytes = 1280 << 10;               // of V, Y and sums of a part: about L2
+constexpr dim least_part = 32;                       // tiles
 constexpr dim most_segment = 14, least_segment = 4;  // tiles of a transform
 constexpr dim apart = 48;  // floats: points must not fall on the same sets of caches
 constexpr double of_data = 10, of_filters = 14;  // see winograd_seconds()
@@ -115,7 +119,32 @@ void winograd_weights::choose_groups() {
     choose_tasks();
 }
 
+/// False: the sums are too large for a core, or there are too few tiles for parts.
+bool winograd_weights::choose_parts() {
+    const dim channels = ic_padded_ + panels_ * panel();
+    const dim sums = 4 * map_.points * ic_padded_ * panels_ * panel();
+    const dim tiles = std::min(map_.count, chain_tiles);
+    if (sums + 4 * map_.points * tiles * channels > part_bytes) return false;
+    const int threads = cut_threads(whole_, kernels_);
+    const dim most = std::max<dim>(1, map_.count / least_part);
+    const dim parts = fair_parts(map_.count, groups_, 1, most, threads);
+    part_tiles_ = div_up(map_.count, parts);
+    set_block(div_up(part_tiles_, div_up(part_tiles_, chain_tiles)));
+    parts_ = div_up(map_.count, part_tiles_);
+    all_points_ = false;
+    range_ = ic_padded_;
+    segment_ = std::min(block_, most_segment);
+    groups_each_ = std::clamp<dim>(one_block_bytes / (4 * group_floats()), 1, groups_);
+    groups_each_ = div_up(groups_, div_up(groups_, groups_each_));
+    const double skew = static_cast<double>(parts_ * part_tiles_) / static_cast<double>(map_.count);
+    if (fair_share(groups_each_ * parts_, skew, threads) >= fair_enough) return true;
+    parts_ = 0;
+    groups_each_ = 1;
+    return false;
+}
+
 void winograd_weights::choose_block() {
+    if (choose_parts()) return;
     const dim each = 4 * map_.points * (ic_padded_ + panels_ * panel());
     if (map_.count * each <= one_block_bytes)
         set_block(map_.count);
@@ -124,10 +153,15 @@ void winograd_weights::choose_block() {
     choose_groups();
 }
 
+dim winograd_weights::stage_floats() const {
+    return round_up_to(winograd_stage_floats(map_, kernels_, segment_), 16);
+}
+
 dim winograd_weights::scratch_floats() const {
-    const dim stage = round_up_to(winograd_stage_floats(map_, kernels_, segment_), 16);
-    return std::max({stage, all_points_ ? map_.points * own_point_ : 0,
-        taps_inside_ ? 9 * write_rows_ * panel() : 0});
+    const dim own = parts_ > 0 ? v_floats() + y_floats() + map_.points * sum_point_ + stage_floats()
+                    : all_points_ ? map_.points * own_point_
+                                  : 0;
+    return std::max({stage_floats(), own, taps_inside_ ? 9 * write_rows_ * panel() : 0});
 }
 
 std::size_t winograd_weights::own_bytes(int workers) const {
@@ -137,6 +171,10 @@ std::size_t winograd_weights::own_bytes(int workers) const {
 
 void winograd_weights::fit_workspace(int threads, std::size_t limit) {
     while (own_bytes(1) > limit && groups_each_ > 1) --groups_each_;
+    if (own_bytes(1) > limit && parts_ > 0) {
+        parts_ = 0;
+        set_block(block_);
+    }
     while (own_bytes(1) > limit && block_ > 1) set_block(block_ / 2);
     check_workspace("weights gradient", own_bytes(1), limit);
     const auto each = static_cast<std::size_t>(4 * scratch_floats());
@@ -173,8 +211,9 @@ void winograd_weights::sum_groups(const conv::buffers &data, char *workspace, di
         memory m{};
         m.v = floats(workspace) + i * group_floats();
         m.y = m.v + v_floats();
-        m.sums = m.y + y_floats();
-        m.infinite = static_cast<int *>(static_cast<void *>(m.sums + sum_floats()));
+        m.sums = parts_ > 0 ? m.v : m.y + y_floats();
+        m.infinite = static_cast<int *>(
+            static_cast<void *>(floats(workspace) + (i + 1) * group_floats() - 16));
         m.scratch = floats(workspace) + groups_each_ * group_floats();
         return m;
     };
@@ -186,9 +225,15 @@ void winograd_weights::sum_groups(const conv::buffers &data, char *workspace, di
         });
     };
     for (dim i = 0; i < last - first; ++i) *memory_of(i).infinite = 0;
-    for (dim block = 0; block < blocks_; ++block) {
-        run(transform_tasks(), [&](int worker, const conv::buffers &part, const memory &m,
-                                   dim index) { transform(part, m, block, worker, index); });
+    if (parts_ > 0)
+        run(parts_, [&](int worker, const conv::buffers &part, const memory &m, dim index) {
+            sum_part(part, m, worker, index);
+        });
+    for (dim block = 0; block < blocks_ && parts_ == 0; ++block) {
+        run(transform_tasks(),
+            [&](int worker, const conv::buffers &part, const memory &m, dim index) {
+                transform_segment(part, m, block, worker, index);
+            });
         run(product_tasks(), [&](int worker, const conv::buffers &, const memory &m, dim index) {
             if (all_points_)
                 multiply_all(m, worker, index);
@@ -197,8 +242,12 @@ void winograd_weights::sum_groups(const conv::buffers &data, char *workspace, di
         });
     }
     if (!all_points_)
-        run(write_tasks(),
-            [&](int, const conv::buffers &, const memory &m, dim index) { combine(m, index); });
+        run(write_tasks(), [&](int, const conv::buffers &, const memory &m, dim index) {
+            if (parts_ > 0)
+                add_parts(m, index);
+            else
+                combine(m, index);
+        });
     bool finite = true;
     for (dim i = 0; i < last - first; ++i) finite = finite && *memory_of(i).infinite == 0;
     run(write_tasks(), [&](int worker, const conv::buffers &part, const memory &m, dim index) {
@@ -212,11 +261,56 @@ void winograd_weights::sum_groups(const conv::buffers &data, char *workspace, di
 }
 
 /// A segment of a block, some channels of src or of dst.
-void winograd_weights::transform(
+void winograd_weights::transform_segment(
     const conv::buffers &data, const memory &m, dim block, int worker, dim index) const {
-    const dim segment = index % segments(), part = index / segments();
-    const bool src = part < src_chunks();
-    const dim channel = (src ? part : part - src_chunks()) * chunk_;
+    const winograd_map::block tiles = tiles_of(block);
+    const dim first = std::min(index % segments() * segment_, tiles.tiles);
+    transform(data, m, map_.part_of(tiles, first, std::min(segment_, tiles.tiles - first)),
+        index / segments(), m.of(worker, scratch_floats()));
+}
+
+/// Tiles of one part, a block at a time.
+void winograd_weights::sum_part(
+    const conv::buffers &data, const memory &m, int worker, dim part) const {
+    memory own = m;
+    own.v = m.of(worker, scratch_floats());
+    own.y = own.v + v_floats();
+    own.sums = own.y + y_floats();
+    float *stage = own.sums + map_.points * sum_point_;
+    const dim begin = part * part_tiles_, end = std::min(map_.count, begin + part_tiles_);
+    for (dim at = begin; at < end; at += block_) {
+        const winograd_map::block tiles = map_.block_at(at, std::min(block_, end - at));
+        for (dim chunk = 0; chunk < src_chunks() + dst_chunks(); ++chunk)
+            transform(data, own, tiles, chunk, stage);
+        for (dim point = 0; point < map_.points; ++point)
+            for (dim index = 0; index < panels_; ++index)
+                product(own, tiles, point, index, 0,
+                    own.sums + point * sum_point_ + index * ic_padded_ * panel(), at > begin);
+    }
+    note(m, transforms_.filter_gradients({own.sums, m.sums + part * part_floats(),
+                panels_ * ic_padded_ * panel() / kernels_.lanes, sum_point_, sum_point_}));
+}
+
+/// To the first, in their order.
+void winograd_weights::add_parts(const memory &m, dim index) const {
+    if (parts_ == 1) return;
+    const dim at = index % panels_, first = index / panels_ * write_rows_;
+    const dim count = std::min(write_rows_, p_.ic - first) * panel();
+    float none = 0;  // stays so unless a sum is not finite
+    for (dim tap = 0; tap < 9; ++tap) {
+        float *sums = m.sums + tap * sum_point_ + (at * ic_padded_ + first) * panel();
+        for (dim part = 1; part < parts_; ++part)
+            for (dim i = 0; i < count; ++i) sums[i] += sums[part * part_floats() + i];
+        for (dim i = 0; i < count; ++i) none += sums[i] * 0;
+    }
+    note(m, none == 0);
+}
+
+/// Some channels of src or of dst, of tiles with slots of a block.
+void winograd_weights::transform(const conv::buffers &data, const memory &m,
+    const winograd_map::block &some, dim chunk, float *stage) const {
+    const bool src = chunk < src_chunks();
+    const dim channel = (src ? chunk : chunk - src_chunks()) * chunk_;
     const dim channels = std::min(chunk_, (src ? p_.ic : p_.oc) - channel);
     winograd_source source{};
     source.type = p_.type;
@@ -228,41 +322,44 @@ void winograd_weights::transform(
     source.tensor = src ? data.src : data.dst;
     source.strides = src ? p_.src : p_.dst;
     source.channels = src ? p_.ic : p_.oc;
-    source.rows = map_.rows + (src ? 2 : 0);
-    source.columns = map_.columns + (src ? 2 : 0);
-    const dim lanes = kernels_.lanes;
-    const dim last = std::min({(segment + 1) * segment_, block_, map_.count - block * block_});
-    winograd_map::run run{};
-    for (dim slot = segment * segment_; slot < last; slot += run.tiles) {
-        run = map_.run_at(block * block_ + slot, last - slot);
+    const dim lanes = kernels_.lanes, more = src ? 2 : 0;
+    map_.for_each_run(some, segment_, [&](const winograd_map::run &run) {
+        source.rows = map_.rows_of(run.what) + more;
+        source.columns = map_.columns_of(run.what) + more;
+        const winograd_kernels::tile_transforms &with = map_.transforms(transforms_, run.what);
         if (src) {
-            float *out = m.v + channel * block_ + slot * lanes;
-            transform_run(kernels_, transforms_.input, source, run, channel, channels,
-                m.of(worker, scratch_floats()), {out, v_point_, lanes, block_ * lanes});
-            continue;
+            float *out = m.v + channel * block_ + run.slot * lanes;
+            transform_run(kernels_, with.input, source, run, channel, channels, stage,
+                {out, v_point_, lanes, block_ * lanes});
+            return;
         }
         for (dim c = channel; c < channel + channels; c += panel())
-            transform_run(kernels_, transforms_.gradient, source, run, c,
-                std::min(panel(), channel + channels - c), m.of(worker, scratch_floats()),
-                {m.y + c * block_ + slot * panel(), y_point_, panel(), lanes});
-    }
+            transform_run(kernels_, with.gradient, source, run, c,
+                std::min(panel(), channel + channels - c), stage,
+                {m.y + c * block_ + run.slot * panel(), y_point_, panel(), lanes});
+    });
 }
 
-/// C[input channel][panel] of `range` for one point, over all tiles of a block.
-void winograd_weights::product(
-    const memory &m, dim tiles, dim point, dim index, dim range, float *c, bool accumulate) const {
+/// C[input channel][panel] of `range` for one point, over those tiles of a block that have it.
+void winograd_weights::product(const memory &m, const winograd_map::block &tiles, dim point,
+    dim index, dim range, float *c, bool accumulate) const {
     const dim lanes = kernels_.lanes, rows = winograd_.gradient_rows;
     const dim first = range * range_, last = std::min(first + range_, ic_padded_);
+    const auto [begin, end] = map_.slots(tiles, point);
+    if (begin == end) {
+        if (!accumulate) std::fill_n(c, (last - first) * panel(), 0.0F);
+        return;
+    }
     winograd_product_args args{};
-    args.b = m.y + point * y_point_ + index * block_ * panel();
-    args.last = tiles;
+    args.b = m.y + point * y_point_ + (index * block_ + begin) * panel();
+    args.last = end - begin;
     args.chain = chain_tiles;
     args.accumulate = accumulate;
     const int vectors = panel_channels(index) > lanes ? 2 : 1;
     for (dim i = first; vectors == 1 && !accumulate && i < last; ++i)
         std::fill_n(c + (i - first) * panel() + lanes, lanes, 0.0F);
     for (dim i = first; i < last; i += rows) {
-        args.a = m.v + point * v_point_ + i / lanes * lanes * block_ + i % lanes;
+        args.a = m.v + point * v_point_ + i / lanes * lanes * block_ + i % lanes + begin * lanes;
         args.c = c + (i - first) * panel();
         winograd_.gradient(args, vectors);
     }
@@ -271,8 +368,7 @@ void winograd_weights::product(
 void winograd_weights::multiply(const memory &m, dim block, dim index) const {
     const dim range = index % ranges(), at = index / ranges() % panels_,
               point = index / ranges() / panels_;
-    const dim tiles = std::min(block_, map_.count - block * block_);
-    product(m, tiles, point, at, range,
+    product(m, tiles_of(block), point, at, range,
         m.sums + point * sum_point_ + (at * ic_padded_ + range * range_) * panel(), block > 0);
 }
 
@@ -281,7 +377,7 @@ void winograd_weights::multiply_all(const memory &m, int worker, dim index) cons
     const dim first = range * range_, count = std::min(range_, ic_padded_ - first);
     float *own = m.of(worker, scratch_floats());
     for (dim point = 0; point < map_.points; ++point)
-        product(m, map_.count, point, at, range, own + point * own_point_, false);
+        product(m, tiles_of(0), point, at, range, own + point * own_point_, false);
     note(m, transforms_.filter_gradients({own, m.sums + (at * ic_padded_ + first) * panel(),
                 count * panel() / kernels_.lanes, sum_point_, own_point_}));
 }
@@ -355,6 +451,33 @@ void winograd_weights::write_filters(
     kernels_.store(args);
 }
 
+void winograd_weights::add_part_stages(work_list &list) const {
+    const auto batches = static_cast<double>(div_up(groups_, groups_each_)),
+               in = static_cast<double>(ic_padded_), out = static_cast<double>(panels_ * panel()),
+               size = static_cast<double>(size_of(p_.type)),
+               area = static_cast<double>(map_.rows * map_.columns);
+    list.parts = parts_;
+    list.parts_bytes = 36 * in * out * static_cast<double>(groups_ * parts_);
+    list.stages.push_back(
+        {"parts", groups_each_ * parts_, workers_, [=, this](dim index, dim) {
+             const dim first = index % parts_ * part_tiles_;
+             const dim count = std::min(part_tiles_, map_.count - first);
+             const auto points = static_cast<double>(map_.points_of(map_.block_at(first, count)));
+             return task_cost{batches
+                                  * (points * (in * out + of_data * (in + out))
+                                      + of_filters * static_cast<double>(map_.points) * in * out),
+                 batches * size * area * static_cast<double>(count) * (in + out),
+                 batches * 36 * in * out};
+         }});
+    list.stages.push_back({"gradient", groups_each_ * write_tasks(), workers_, [=, this](dim, dim) {
+                               const double sums =
+                                   batches
+                                   * static_cast<double>(std::min(write_rows_, p_.ic) * panel());
+                               return task_cost{0, 36 * sums * static_cast<double>(parts_),
+                                   9 * sums * static_cast<double>(size_of(p_.out_type))};
+                           }});
+}
+
 work_list winograd_weights::work() const {
     work_list list;
     list.macs_per_second = nominal_speed(kernels_);
@@ -363,6 +486,10 @@ work_list winograd_weights::work() const {
     const auto points = static_cast<double>(map_.points),
                size = static_cast<double>(size_of(p_.type)),
                area = static_cast<double>(map_.rows * map_.columns);
+    if (parts_ > 0) {
+        add_part_stages(list);
+        return list;
+    }
     list.stages.push_back(
         {"tiles", groups_each_ * transform_tasks(), workers_, [=, this](dim index, dim) {
              index %= transform_tasks();
@@ -397,9 +524,12 @@ work_list winograd_weights::work() const {
 
 std::string winograd_weights::describe() const {
     const auto n = [](dim v) { return std::to_string(v); };
-    return "tiles " + n(map_.rows) + "x" + n(map_.columns) + " of " + n(map_.points) + " points, "
-           + n(block_) + " of " + n(map_.count) + " tiles at a time, products of " + n(range_)
-           + " to " + n(panel()) + " channels, tasks " + n(product_tasks());
+    const std::string text = "tiles " + n(map_.rows) + "x" + n(map_.columns) + " of "
+                             + n(map_.points) + " points, " + n(block_) + " of " + n(map_.count)
+                             + " tiles at a time, ";
+    if (parts_ > 0) return text + n(parts_) + " parts of " + n(part_tiles_) + " tiles";
+    return text + "products of " + n(range_) + " to " + n(panel()) + " channels, tasks "
+           + n(product_tasks());
 }
 
 }  // namespace convgrad::cpu

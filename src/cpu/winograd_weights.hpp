@@ -40,6 +40,7 @@ private:
     void choose_block();
     void choose_tasks();
     void choose_groups();
+    bool choose_parts();
     void fit_workspace(int threads, std::size_t limit);
     [[nodiscard]] dim panel() const { return 2 * dim{kernels_.lanes}; }
     [[nodiscard]] dim panel_channels(dim index) const {
@@ -61,20 +62,35 @@ private:
     // Floats.
     [[nodiscard]] dim v_floats() const { return map_.points * v_point_; }
     [[nodiscard]] dim y_floats() const { return map_.points * y_point_; }
-    [[nodiscard]] dim sum_floats() const { return (all_points_ ? 9 : map_.points) * sum_point_; }
-    [[nodiscard]] dim group_floats() const { return v_floats() + y_floats() + sum_floats() + 16; }
+    [[nodiscard]] dim part_floats() const { return 9 * sum_point_; }
+    [[nodiscard]] dim sum_floats() const {
+        return (all_points_ || parts_ > 0 ? 9 : map_.points) * sum_point_;
+    }
+    [[nodiscard]] dim group_floats() const {
+        return parts_ > 0 ? parts_ * part_floats() + 16
+                          : v_floats() + y_floats() + sum_floats() + 16;
+    }
+    [[nodiscard]] dim stage_floats() const;
     [[nodiscard]] dim scratch_floats() const;
     [[nodiscard]] std::size_t own_bytes(int workers) const;
 
+    [[nodiscard]] winograd_map::block tiles_of(dim block) const {
+        return map_.block_at(block * block_, std::min(block_, map_.count - block * block_));
+    }
     [[nodiscard]] conv::buffers buffers_of(const conv::buffers &data, dim group) const;
     void sum_groups(const conv::buffers &data, char *workspace, dim first, dim last,
         const executor &threads) const;
-    void transform(
+    void transform(const conv::buffers &data, const memory &m, const winograd_map::block &some,
+        dim chunk, float *stage) const;
+    void transform_segment(
         const conv::buffers &data, const memory &m, dim block, int worker, dim index) const;
+    void sum_part(const conv::buffers &data, const memory &m, int worker, dim part) const;
+    void add_parts(const memory &m, dim index) const;
+    void add_part_stages(work_list &list) const;
     void multiply(const memory &m, dim block, dim index) const;
     void multiply_all(const memory &m, int worker, dim index) const;
-    void product(const memory &m, dim tiles, dim point, dim index, dim range, float *c,
-        bool accumulate) const;
+    void product(const memory &m, const winograd_map::block &tiles, dim point, dim index, dim range,
+        float *c, bool accumulate) const;
     void note(const memory &m, bool finite) const;
     void combine(const memory &m, dim index) const;
     [[nodiscard]] bool meets(dim tap) const;
@@ -95,6 +111,8 @@ private:
     dim range_ = 1;            // input channels of a product
     dim groups_each_ = 1;      // at a time
     bool all_points_ = false;  // a product is of all points, and combines them at once
+    dim parts_ = 0;            // not 0: tasks sum up that many parts of the tiles
+    dim part_tiles_ = 0;
     dim write_rows_ = 16;
     dim v_point_ = 0, y_point_ = 0, sum_point_ = 0, own_point_ = 0;
     int workers_ = 1;

@@ -52,17 +52,25 @@ void check(const problem &p, const char *what, dim length) {
 
 TEST(winograd_accuracy, forward_no_larger_than_the_plain_sum) {
     for (const dim channels : {16, 32, 64, 96, 128, 256, 384, 512})
-        check(layer(pass::forward, channels, 16, 1, 12), "forward", channels);
+        for (const dim side : {12, 7, 6})  // whole tiles; with edges
+            check(
+                layer(pass::forward, channels, 16, side == 12 ? 1 : 3, side), "forward", channels);
 }
 
 TEST(winograd_accuracy, data_gradient_no_larger_than_the_plain_sum) {
     for (const dim channels : {16, 32, 64, 96, 128, 256, 384})
-        check(layer(pass::backward_data, 16, channels, 1, 12), "data gradient", channels);
+        for (const dim side : {12, 7})
+            check(layer(pass::backward_data, 16, channels, side == 12 ? 1 : 3, side),
+                "data gradient", channels);
 }
 
 TEST(winograd_accuracy, weights_gradient_no_larger_than_the_plain_sum) {
-    for (const dim side : {4, 7, 10, 14, 16, 23, 28, 32, 46, 64})
+    for (const dim side : {4, 7, 10, 14, 16, 23, 26, 28, 32, 40, 46, 64})
         check(layer(pass::backward_weights, 16, 16, 1, side), "weights gradient", side * side);
+    for (const dim images : {6, 14, 16, 32, 42})  // small maps, all edges
+        check(layer(pass::backward_weights, 16, 16, images, 7), "weights gradient", images * 49);
+    for (const dim images : {4, 8, 11})
+        check(layer(pass::backward_weights, 16, 16, images, 14), "weights gradient", images * 196);
 }
 
 }  // namespace

@@ -74,6 +74,89 @@ TEST(winograd, integers_are_exact_by_tiles_of_2x2) {
     }
 }
 
+// Filters that are not kept, sums that no core's cache holds, several blocks of tiles.
+TEST(winograd, integers_of_many_channels) {
+    struct size {
+        dim ic, oc, mb, side;
+        bool data;
+    };
+    workbench bench;
+    spawning_pool pool;
+    for (const size &at :
+        {size{450, 440, 1, 5, true}, size{170, 190, 2, 7, true}, size{176, 176, 3, 40, false}}) {
+        if (is_sanitized && !at.data) continue;
+        for (const pass what : {pass::forward, pass::backward_data, pass::backward_weights}) {
+            if (!at.data && what != pass::backward_weights) continue;
+            problem p;
+            p.what = what;
+            p.mb = at.mb;
+            p.ic = at.ic;
+            p.oc = at.oc;
+            p.x[1] = make_axis(at.side, 3, 1, 1, 1, 1);
+            p.x[2] = make_axis(at.side + 1, 3, 1, 1, 0, 1);
+            set_layouts(p, data_layout::nxc, weights_layout::xio, data_layout::nxc);
+            bench.load(p, fill::integers, 3);
+            bench.run_reference();
+            for (const isa set : sets())
+                for (const std::string_view name : names) {
+                    run_tile(bench, set, name);
+                    ASSERT_EQ(compare_integers(bench, name), "") << to_string(set) << ' ' << name;
+                    const auto alone = bench.output_bytes();
+                    for (const int threads : {2, 7}) {
+                        run_tile(bench, set, name, threads, &pool);
+                        ASSERT_EQ(bench.output_bytes(), alone) << threads << " threads, " << name;
+                    }
+                }
+        }
+    }
+}
+
+// <F(m) g, x> over one tile of every size: ragged edges take some of the points.
+TEST(winograd, adjoint_on_ragged_maps) {
+    workbench bench;
+    for (std::uint64_t seed = 1; seed <= sampled<std::uint64_t>(60, 8); ++seed) {
+        rng random(seed);
+        problem p;
+        p.mb = random.between(1, 2);
+        p.ic = random.between(16, 40);
+        p.oc = random.between(16, 40);
+        for (std::size_t a = 1; a < 3; ++a)
+            p.x[a] = make_axis(
+                random.between(3, 15), 3, 1, 1, random.between(0, 2), random.between(0, 2));
+        set_layouts(p, data_layout::nxc, weights_layout::xio, data_layout::nxc);
+        const isa set = sets()[seed % sets().size()];
+        for (const std::string_view name : names) {
+            // One loss, three ways: Σ dst · (src ∗ weights). The operands of a seed are the same in
+            // every pass.
+            double loss[3] = {}, scale = 0;
+            int way = 0;
+            for (const pass what : {pass::forward, pass::backward_data, pass::backward_weights}) {
+                p.what = what;
+                bench.load(p, fill::reals, seed);
+                for (const role r : {role::src, role::weights, role::dst})
+                    for_each_element(extents_of(p, r), [&](const auto &, dim offset) {
+                        rng value(seed * 3 + static_cast<std::uint64_t>(r)
+                                  + 1000 * static_cast<std::uint64_t>(offset));
+                        if (r != output_of(p))
+                            bench.write(r, offset, static_cast<double>(value.between(-9, 9)) / 8);
+                    });
+                run_tile(bench, set, name);
+                for_each_element(extents_of(p, output_of(p)), [&](const auto &, dim offset) {
+                    rng value(seed * 3 + static_cast<std::uint64_t>(output_of(p))
+                              + 1000 * static_cast<std::uint64_t>(offset));
+                    const double other = static_cast<double>(value.between(-9, 9)) / 8,
+                                 mine = bench.read(output_of(p), offset);
+                    loss[way] += other * mine;
+                    scale += std::fabs(other * mine);
+                });
+                ++way;
+            }
+            EXPECT_NEAR(loss[1], loss[0], 1e-6 * scale) << name << ' ' << to_text(p);
+            EXPECT_NEAR(loss[2], loss[0], 1e-6 * scale) << name << ' ' << to_text(p);
+        }
+    }
+}
+
 TEST(winograd, reals_within_the_bound_of_its_matrices) {
     workbench bench;
     for (std::uint64_t seed = 1; seed <= sampled<std::uint64_t>(600, 8); ++seed) {

@@ -15,9 +15,10 @@ namespace convgrad::test {
 
 /// How rounding errors at the points of an axis with m results grow on their way into a result, by
 /// root mean square: the largest of √Σ_points Aᵀ² · ‖G‖² · ‖Bᵀ‖² (rows by their Euclidean norms),
-/// and of the same with G and A changing places, which the gradient of the filter has.
+/// and of the same with G and A changing places, which the gradient of the filter has. Tiles at an
+/// edge, with fewer points, stay below 4.96 for m = 4; the single result for m = 2 has 2.65.
 inline double winograd_growth(int m) {
-    return m == 2 ? 2.24 : 5.13;
+    return m == 2 ? 2.65 : 5.13;
 }
 
 /// What compare_bounded() lets pass: six standard deviations of the error of a sum over points

@@ -5,8 +5,10 @@
 //
 //     result = Aᵀ [ (G · filter) ⊙ (Bᵀ · input) ]        gradient = Gᵀ [ (Bᵀ · input) ⊙ (A · dst) ]
 //
-// At each point the sum over channels (or, for the gradient, over tiles) is a plain product of
-// matrices. Everything is f32 and in vectors of `lanes` channels; a panel is two such vectors.
+// Tiles at the edge of a map have fewer results and take a subset of the points, for which the
+// filters are the same. At each point the sum over channels (or, for the gradient, over tiles) is a
+// plain product of matrices. Everything is f32 and in vectors of `lanes` channels; a panel is two
+// such vectors.
 #pragma once
 
 #include <cstdint>
@@ -29,7 +31,14 @@ inline constexpr int winograd_columns(winograd_tile t) {
 inline constexpr int winograd_points(winograd_tile t) {
     return (winograd_rows(t) + 2) * (winograd_columns(t) + 2);
 }
-inline constexpr int most_winograd_points = 36;
+/// Results along an axis of a tile that need not have all `m`: `wanted` or a few more. It is
+/// computed from the first finite points, as many as results and one more, and from the last point.
+inline constexpr int winograd_edge(int m, int wanted) {
+    return wanted < m / 2 ? m / 2 : wanted;
+}
+inline constexpr bool winograd_edge_has(int m, int results, int point) {
+    return point <= results || point == m + 1;
+}
 
 /// From positions to points, or (results) back: `tiles` neighbours × `vectors` vectors of channels.
 /// All steps in floats.
@@ -78,11 +87,15 @@ struct winograd_kernels {
     /// A[k][m] at a + k·lanes + m.
     void (*gradient)(const winograd_product_args &args, int vectors);
 
-    struct transforms {
+    struct tile_transforms {
         void (*input)(const winograd_tile_args &args);
         void (*gradient)(const winograd_tile_args &args);  // of dst
         /// Bit i: a result of tile i, of at most 64, is not finite.
         std::uint64_t (*results)(const winograd_tile_args &args);
+    };
+    struct transforms {
+        /// By how many rows and columns of results a tile lacks: at most half of them.
+        tile_transforms of[3][3];
         void (*filters)(const winograd_filter_args &args);
         /// In place if asked to; false if a result is not finite.
         bool (*filter_gradients)(const winograd_filter_args &args);

@@ -1,8 +1,5 @@
 // The matrices of F(M, 3), M even, for the points 0, ±p₁, …, ±p_{M/2} and infinity, in this order.
 // Included inside an anonymous namespace.
-//
-// Rows of +p and −p differ in the signs of odd columns only, so that a pair of points costs little
-// more than one.
 
 /// ±1 for 2; for 4 ±5/8 and ±3/2, whose error is less than half of that of ±1 and ±2 (all products
 /// of up to three of them are exact in f32).
@@ -13,69 +10,78 @@ inline constexpr double winograd_point<2>[1] = {1};
 template <>
 inline constexpr double winograd_point<4>[2] = {0.625, 1.5};
 
-template <int Columns, int Points>
+/// Of `Points` points only the first `Finite`, and infinity, are there: an edge of a map has tiles
+/// with fewer results, whose points are some of those of a whole tile.
+template <int Columns, int Points, int Finite>
 struct point_matrix {
-    static constexpr int columns = Columns, points = Points;
+    static constexpr int columns = Columns, points = Points, finite = Finite;
     double of[Points][Columns] = {};
+
+    static constexpr bool has(int p) { return p < Finite || p == Points - 1; }
+    /// Rows of +p and −p differ in the signs of odd columns only, so that a pair of points costs
+    /// little more than one.
+    [[nodiscard]] constexpr bool mirrored(int p) const {
+        bool yes = p + 1 < Finite;
+        for (int j = 0; j < Columns && yes; ++j)
+            yes = of[p + 1][j] == (j % 2 == 0 ? 1 : -1) * of[p][j];
+        return yes;
+    }
 };
 
-/// Coefficient of x^(2j) of the product of all (x² − p²) but that of pair `skip`.
+/// Finite point `i` of F(M, 3).
 template <int M>
-constexpr double even_polynomial(int skip, int j) {
-    double c[M / 2 + 2] = {1};
-    for (int i = 0, degree = 0; i < M / 2; ++i) {
-        if (i == skip) continue;
-        const double q = winograd_point<M>[i] * winograd_point<M>[i];
-        ++degree;
-        for (int d = degree; d > 0; --d) c[d] = c[d - 1] - q * c[d];
-        c[0] *= -q;
-    }
-    return c[j];
+constexpr double finite_point(int i) {
+    if (i == 0) return 0;
+    return (i % 2 == 1 ? 1 : -1) * winograd_point<M>[(i - 1) / 2];
 }
 
-/// Bᵀ: the polynomial whose zeros are all other points.
+/// Π (point i − point j) over finite points j ≠ i from `first` to `last` − 1.
 template <int M>
-constexpr point_matrix<M + 2, M + 2> input_matrix() {
-    point_matrix<M + 2, M + 2> b;
-    for (int j = 0; j <= M / 2; ++j) {
-        b.of[0][2 * j] = even_polynomial<M>(-1, j);
-        b.of[M + 1][2 * j + 1] = even_polynomial<M>(-1, j);
-    }
-    for (int i = 0; i < M / 2; ++i)
-        for (int j = 0; j < M / 2; ++j) {
-            const double p = winograd_point<M>[i], c = even_polynomial<M>(i, j);
-            b.of[1 + 2 * i][2 * j + 2] = b.of[2 + 2 * i][2 * j + 2] = c;
-            b.of[1 + 2 * i][2 * j + 1] = p * c;
-            b.of[2 + 2 * i][2 * j + 1] = -p * c;
+constexpr double distances(int i, int first, int last) {
+    double product = 1;
+    for (int j = first; j < last; ++j)
+        if (j != i) product *= finite_point<M>(i) - finite_point<M>(j);
+    return product;
+}
+
+/// Bᵀ of E results: the polynomial whose zeros are all other points, times what G, which divides by
+/// the distances of all points of F(M, 3), has divided by too often.
+template <int M, int E>
+constexpr point_matrix<E + 2, M + 2, E + 1> input_matrix() {
+    point_matrix<E + 2, M + 2, E + 1> b;
+    for (int p = 0; p <= E + 1; ++p) {
+        double c[E + 3] = {1};
+        for (int j = 0, degree = 0; j <= E; ++j) {
+            if (j == p) continue;
+            ++degree;
+            for (int d = degree; d > 0; --d) c[d] = c[d - 1] - finite_point<M>(j) * c[d];
+            c[0] *= -finite_point<M>(j);
         }
+        const bool infinite = p == E + 1;
+        for (int k = 0; k < E + 2; ++k)
+            b.of[infinite ? M + 1 : p][k] = infinite ? c[k] : c[k] * distances<M>(p, E + 1, M + 1);
+    }
     return b;
 }
 
-/// Powers of the points: A (M columns), or G with what Bᵀ leaves to divide by (three columns).
-template <int M, int Columns>
-constexpr point_matrix<Columns, M + 2> power_matrix(bool divided) {
-    point_matrix<Columns, M + 2> a;
-    a.of[0][0] = divided ? 1 / even_polynomial<M>(-1, 0) : 1;
+/// Powers of the points: A (as many columns as results), or G (three), divided by their distances.
+template <int M, int E, int Columns>
+constexpr point_matrix<Columns, M + 2, E + 1> power_matrix(bool divided) {
+    point_matrix<Columns, M + 2, E + 1> a;
     a.of[M + 1][Columns - 1] = 1;
-    for (int i = 0; i < M / 2; ++i) {
-        const double p = winograd_point<M>[i];
-        double rest = 2 * p * p;
-        for (int j = 0; j < M / 2; ++j)
-            if (j != i) rest *= p * p - winograd_point<M>[j] * winograd_point<M>[j];
-        double power = divided ? 1 / rest : 1;
-        for (int k = 0; k < Columns; ++k, power *= p) {
-            a.of[1 + 2 * i][k] = power;
-            a.of[2 + 2 * i][k] = k % 2 == 0 ? power : -power;
-        }
+    for (int p = 0; p <= E; ++p) {
+        double power = divided ? 1 / distances<M>(p, 0, M + 1) : 1;
+        for (int k = 0; k < Columns; ++k, power *= finite_point<M>(p)) a.of[p][k] = power;
     }
     return a;
 }
 
-template <int M>
+/// Tiles of E ≤ M results.
+template <int M, int E = M>
 struct matrices {
-    static constexpr auto input = input_matrix<M>();
-    static constexpr auto filter = power_matrix<M, 3>(true);
-    static constexpr auto result = power_matrix<M, M>(false);
+    static constexpr auto input = input_matrix<M, E>();
+    static constexpr auto filter = power_matrix<M, M, 3>(true);
+    static constexpr auto result = power_matrix<M, E, E>(false);
 };
 
 // --- one axis -----------------------------------------------------------------------------------
@@ -153,14 +159,17 @@ template <const auto &E, int P, int Odd>
     return add_columns<E, P, Odd, 0>(times([] { return E.of[P][start] / scale; }, in[start]), in);
 }
 
-/// Points G of an axis: 0 and infinity (G = 0), or ±p_G.
+/// Points G of an axis: 0 and infinity (G = 0), or ±p_G, of which one or both may be missing.
 template <const auto &E, int G>
 [[gnu::always_inline]] inline void evaluate_pair(const V::vec *in, V::vec &low, V::vec &high) {
+    constexpr int p = 2 * G - 1;
     if constexpr (G == 0) {
         low = row_sum<E, 0, -1>(in);
         high = row_sum<E, E.points - 1, -1>(in);
+    } else if constexpr (!E.mirrored(p)) {
+        if constexpr (E.has(p)) low = row_sum<E, p, -1>(in);
+        if constexpr (E.has(p + 1)) high = row_sum<E, p + 1, -1>(in);
     } else {
-        constexpr int p = 2 * G - 1;
         constexpr double scale = odd_scale<E, p>();
         const V::vec even = row_sum<E, p, 0>(in), odd = row_sum<E, p, 1>(in);
         low = plus(
@@ -190,7 +199,7 @@ template <const auto &E, int G = 0>
 /// out[column] = Σ_points E[point][column] · in[point]
 template <const auto &E, int K, int I>
 [[gnu::always_inline]] inline V::vec add_pairs(V::vec sum, const V::vec *even, const V::vec *odd) {
-    if constexpr (2 * I + 2 == E.points) {
+    if constexpr (2 * I + 1 >= E.finite) {
         return sum;
     } else {
         sum = plus(
@@ -204,7 +213,12 @@ template <const auto &E, int K = 0>
     const V::vec *in, const V::vec *even, const V::vec *odd, V::vec *out) {
     if constexpr (K < E.columns) {
         constexpr double first = E.of[0][K], last = E.of[E.points - 1][K];
-        if constexpr (first != 0)
+        if constexpr (first != 0 && last != 0)
+            out[K] = add_pairs<E, K, 0>(
+                plus(
+                    times([] { return first; }, in[0]), [] { return last; }, in[E.points - 1]),
+                even, odd);
+        else if constexpr (first != 0)
             out[K] = add_pairs<E, K, 0>(times([] { return first; }, in[0]), even, odd);
         else if constexpr (last != 0)
             out[K] = add_pairs<E, K, 0>(times([] { return last; }, in[E.points - 1]), even, odd);
@@ -215,14 +229,24 @@ template <const auto &E, int K = 0>
     }
 }
 
+template <const auto &E, int I = 0>
+[[gnu::always_inline]] inline void pair_up(const V::vec *in, V::vec *even, V::vec *odd) {
+    if constexpr (2 * I + 1 < E.finite) {
+        constexpr bool both = E.has(2 * I + 2);
+        if constexpr (both) {
+            even[I] = in[1 + 2 * I] + in[2 + 2 * I];
+            odd[I] = in[1 + 2 * I] - in[2 + 2 * I];
+        } else {
+            even[I] = odd[I] = in[1 + 2 * I];
+        }
+        pair_up<E, I + 1>(in, even, odd);
+    }
+}
+
 template <const auto &E>
 [[gnu::always_inline]] inline void combine(const V::vec *in, V::vec *out) {
-    constexpr int pairs = E.points / 2 - 1;
+    constexpr int pairs = E.finite / 2;
     V::vec even[pairs], odd[pairs];
-#pragma GCC unroll 4
-    for (int i = 0; i < pairs; ++i) {
-        even[i] = in[1 + 2 * i] + in[2 + 2 * i];
-        odd[i] = in[1 + 2 * i] - in[2 + 2 * i];
-    }
+    pair_up<E>(in, even, odd);
     combine_columns<E>(in, even, odd, out);
 }

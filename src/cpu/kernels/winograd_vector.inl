@@ -13,7 +13,8 @@
 template <const auto &R, const auto &C, int G = 0>
 [[gnu::always_inline]] inline void transform_rows(
     const float *in, dim row, dim column, float *out, dim point) {
-    if constexpr (2 * G < R.points) {
+    constexpr int upper = pair_low<R.points, G>, lower = pair_high<R.points, G>;
+    if constexpr (2 * G < R.points && R.has(upper)) {
         V::vec low[C.columns], high[C.columns], line[C.points];
 #pragma GCC unroll 8
         for (int c = 0; c < C.columns; ++c) {
@@ -25,11 +26,13 @@ template <const auto &R, const auto &C, int G = 0>
         evaluate<C>(low, line);
 #pragma GCC unroll 8
         for (int c = 0; c < C.points; ++c)
-            V::store_acc(out + (pair_low<R.points, G> * C.points + c) * point, line[c]);
-        evaluate<C>(high, line);
+            if (C.has(c)) V::store_acc(out + (upper * C.points + c) * point, line[c]);
+        if constexpr (R.has(lower)) {
+            evaluate<C>(high, line);
 #pragma GCC unroll 8
-        for (int c = 0; c < C.points; ++c)
-            V::store_acc(out + (pair_high<R.points, G> * C.points + c) * point, line[c]);
+            for (int c = 0; c < C.points; ++c)
+                if (C.has(c)) V::store_acc(out + (lower * C.points + c) * point, line[c]);
+        }
         keep_order();  // what the next two rows read is read again
         transform_rows<R, C, G + 1>(in, row, column, out, point);
     }
@@ -65,10 +68,11 @@ std::uint64_t combine_tiles(const winograd_tile_args &p) {
             V::vec half[R.columns][C.points];
 #pragma GCC unroll 8
             for (int c = 0; c < C.points; ++c) {
+                if (!C.has(c)) continue;
                 V::vec of[R.points], made[R.columns];
 #pragma GCC unroll 8
                 for (int r = 0; r < R.points; ++r)
-                    of[r] = V::load_acc(in + (r * C.points + c) * point);
+                    if (R.has(r)) of[r] = V::load_acc(in + (r * C.points + c) * point);
                 combine<R>(of, made);
 #pragma GCC unroll 8
                 for (int r = 0; r < R.columns; ++r) half[r][c] = made[r];
@@ -255,13 +259,30 @@ void winograd_gradient(const winograd_product_args &p, int vectors) {
         product_gradient<gradient_rows, 2>(p);
 }
 
+/// Tiles of A × B results at the points of R × C.
+template <int R, int C, int A, int B>
+constexpr winograd_kernels::tile_transforms tiles_of() {
+    return {transform_tiles<matrices<R, A>::input, matrices<C, B>::input>,
+        transform_tiles<matrices<R, A>::result, matrices<C, B>::result>,
+        combine_tiles<matrices<R, A>::result, matrices<C, B>::result>};
+}
+
+template <int R, int C, int I = 0, int J = 0>
+constexpr void fill_tiles(winograd_kernels::transforms &table) {
+    table.of[I][J] = tiles_of<R, C, R - I, C - J>();
+    if constexpr (J < C / 2)
+        fill_tiles<R, C, I, J + 1>(table);
+    else if constexpr (I < R / 2)
+        fill_tiles<R, C, I + 1, 0>(table);
+}
+
 template <int R, int C>
 constexpr winograd_kernels::transforms transforms_of() {
-    return {transform_tiles<matrices<R>::input, matrices<C>::input>,
-        transform_tiles<matrices<R>::result, matrices<C>::result>,
-        combine_tiles<matrices<R>::result, matrices<C>::result>,
-        transform_filters<matrices<R>::filter, matrices<C>::filter>,
-        combine_filters<matrices<R>::filter, matrices<C>::filter>};
+    winograd_kernels::transforms table{};
+    fill_tiles<R, C>(table);
+    table.filters = transform_filters<matrices<R>::filter, matrices<C>::filter>;
+    table.filter_gradients = combine_filters<matrices<R>::filter, matrices<C>::filter>;
+    return table;
 }
 
 constexpr winograd_kernels kernels_for(isa set) {
