@@ -21,14 +21,14 @@ double as_double(dim v) {
 dim sum_length(const conv::problem &p) {
     switch (p.what) {
     case pass::forward:
-        return p.ic;
+        return p.ic * p.x[0].kernel;
     case pass::backward_data:
-        return p.oc;
+        return p.oc * p.x[0].kernel;
     case pass::backward_weights:
     case pass::backward_bias:  // refused before
         break;
     }
-    return p.mb * p.x[1].dst * p.x[2].dst;
+    return p.mb * p.x[0].dst * p.x[1].dst * p.x[2].dst;
 }
 
 }  // namespace
@@ -36,14 +36,15 @@ dim sum_length(const conv::problem &p) {
 std::string refuse_winograd(const conv::problem &p, winograd_tile tile, const kernel_set &kernels,
     std::size_t workspace_limit) {
     if (find_winograd(kernels.set) == nullptr) return "no kernels for this instruction set";
-    if (p.x[0].src != 1 || p.x[0].dst != 1 || p.x[0].kernel != 1 || p.x[0].pad != 0)
-        return "more than two axes";
     for (std::size_t a = 1; a < 3; ++a)
-        if (p.x[a].kernel != 3 || p.x[a].stride != 1 || p.x[a].dilation != 1)
-            return "not 3x3 taps with stride 1";
+        if (p.x[a].kernel != 3 || p.x[a].stride != 1) return "not 3x3 taps with stride 1";
+    if (p.x[0].stride != 1) return "planes with a stride";
+    const dim reduced = p.what == pass::backward_data ? p.oc : p.ic;
+    if (p.x[0].kernel > 1 && reduced % kernels.lanes != 0)
+        return "more than one plane, and channels do not fill vectors";
     if (p.mb == 0 || p.groups == 0 || p.ic == 0 || p.oc == 0) return "nothing to sum";
-    for (std::size_t a = 1; a < 3; ++a)
-        if (p.x[a].src < 1 || p.x[a].dst < 1) return "nothing to sum";
+    for (const conv::axis &x : p.x)
+        if (x.src < 1 || x.dst < 1 || x.kernel < 1) return "nothing to sum";
     if (workspace_limit == std::numeric_limits<std::size_t>::max()) return {};
     const std::size_t least = p.what == pass::backward_weights
                                   ? winograd_weights::least_workspace(p, kernels, tile)
@@ -57,7 +58,7 @@ std::string refuse_winograd(const conv::problem &p, winograd_tile tile, const ke
 bool winograd_is_accurate(const conv::problem &p, winograd_tile tile) {
     // Results of 16 bits are rounded far more coarsely than any of these.
     if (p.out_type != data_type::f32) return true;
-    constexpr dim least_channels[] = {32, 96, 384}, least_positions[] = {256, 640, 1536};
+    constexpr dim least_channels[] = {32, 96, 384}, least_positions[] = {256, 768, 2048};
     const auto t = static_cast<std::size_t>(tile);
     return sum_length(p)
            >= (p.what == pass::backward_weights ? least_positions[t] : least_channels[t]);
@@ -71,10 +72,13 @@ double winograd_seconds(const conv::problem &p, winograd_tile tile, const kernel
                  out = as_double(round_up_to(p.oc, lanes));
     // In multiply-adds: a point of a transform takes as long as this many products (measured).
     constexpr double of_data = 10, of_filters = 14, share = 0.9;
-    const double tiles = as_double(map.all_points()), filters = as_double(map.points);
+    const double tiles = as_double(map.all_points()), filters = as_double(map.points * map.taps),
+                 planes = as_double(map.taps);
+    const bool back = p.what == pass::backward_data;
+    const double read = planes * (back ? out : in), made = back ? in : out;
     const double work =
         as_double(p.groups)
-        * (tiles * (in * out + of_data * (in + out)) + filters * of_filters * in * out);
+        * (tiles * (read * made + of_data * (read + made)) + filters * of_filters * in * out);
     return work / (share * nominal_speed(kernels));
 }
 
@@ -88,6 +92,12 @@ std::string winograd_rival(
     if (!allowed(tile)) return "its error would exceed a plain f32 sum's";
     if (std::min(p.ic, p.oc) < least_channels)
         return "fewer than " + std::to_string(least_channels) + " channels per group";
+    // A tile for each: none shares what it reads, and direct sums leave out taps in the padding
+    // (3×3 maps of a layer with dilation 12 took 1.2 to 2 times as long).
+    constexpr dim least_map = 8;
+    for (std::size_t a = 1; a < 3; ++a)
+        if (p.x[a].dilation > 1 && p.x[a].dst < least_map * p.x[a].dilation)
+            return "dilation leaves small maps";
     const double mine = winograd_seconds(p, tile, kernels);
     // Of the direct time. Beside pairs of 16-bit values the memory of transformed filters shows, of
     // which the prediction knows nothing (512 channels on 7×7: 0.87 predicted, 1.09 measured).
@@ -111,17 +121,56 @@ conv::problem orient_for(const conv::problem &p, winograd_tile tile) {
 winograd_map::winograd_map(const conv::problem &p, winograd_tile tile)
     : rows(winograd_rows(tile)), columns(winograd_columns(tile)), points(winograd_points(tile)) {
     const bool back = p.what == pass::backward_data;
+    // Backward the filter is turned round.
+    const auto in_length = [&](const conv::axis &x) { return back ? x.dst : x.src; };
+    const auto out_length = [&](const conv::axis &x) { return back ? x.src : x.dst; };
+    const auto pad_of = [&](const conv::axis &x) {
+        return back ? (x.kernel - 1) * x.dilation - x.pad : x.pad;
+    };
     for (std::size_t a = 0; a < 2; ++a) {
         const conv::axis &x = p.x[a + 1];
-        in[a] = back ? x.dst : x.src;
-        out[a] = back ? x.src : x.dst;
-        pad[a] = back ? 2 - x.pad : x.pad;  // the filter is turned round
-        const dim each = a == 0 ? rows : columns;
-        tiles[a] = div_up(out[a], each);
+        in_[a] = in_length(x);
+        out_[a] = out_length(x);
+        pad_[a] = pad_of(x);
+        step[a] = x.dilation;
+        phases_[a] = std::min(x.dilation, out_[a]);
+        const dim each = a == 0 ? rows : columns, length = div_up(out_[a], step[a]);
+        tiles[a] = div_up(length, each);
         last[a] =
-            winograd_edge(static_cast<int>(each), static_cast<int>(out[a] - (tiles[a] - 1) * each));
+            winograd_edge(static_cast<int>(each), static_cast<int>(length - (tiles[a] - 1) * each));
     }
-    count = p.mb * tiles[0] * tiles[1];
+    taps = p.x[0].kernel;
+    in_depth_ = in_length(p.x[0]);
+    out_depth_ = out_length(p.x[0]);
+    depth_pad_ = pad_of(p.x[0]);
+    depth_step_ = p.x[0].dilation;
+    count = p.mb * out_depth_ * phases_[0] * phases_[1] * tiles[0] * tiles[1];
+}
+
+winograd_map::place winograd_map::place_of(dim map) const {
+    place at{};
+    at.to[1] = map % phases_[1];
+    map /= phases_[1];
+    at.to[0] = map % phases_[0];
+    map /= phases_[0];
+    at.plane = map % out_depth_;
+    at.n = map / out_depth_;
+    for (int a = 0; a < 2; ++a) {
+        at.pad[a] = -div_down(at.to[a] - pad_[a], step[a]);
+        at.from[a] = at.to[a] - pad_[a] + at.pad[a] * step[a];
+        at.in[a] = div_up(std::max<dim>(in_[a] - at.from[a], 0), step[a]);
+        at.out[a] = div_up(out_[a] - at.to[a], step[a]);
+    }
+    return at;
+}
+
+bool winograd_map::meets(dim tap, dim row, dim column) const {
+    const auto some = [](dim in, dim out, dim back) {
+        return std::max<dim>(0, back) < std::min(out, in + back);
+    };
+    return some(in_depth_, out_depth_, depth_pad_ - tap * depth_step_)
+           && some(in_[0], out_[0], pad_[0] - row * step[0])
+           && some(in_[1], out_[1], pad_[1] - column * step[1]);
 }
 
 void winograd_map::count_kinds(dim tiles_before, dim sign, dim (&counts)[kinds]) const {
@@ -192,8 +241,8 @@ void transform_staged(const kernel_set &kernels, void (*transform)(const winogra
         const dim some = std::min(stage_channels, channels - c);
         for (dim r = 0; r < s.rows; ++r) {
             const bool inside = y0 + r >= 0 && y0 + r < s.length[0] && hi > lo;
-            const dim at = run.n * s.strides.n + (channel + c) * s.strides.c
-                           + (y0 + r) * s.strides.x[1] + x0 * s.strides.x[2];
+            const dim at =
+                (channel + c) * s.strides.c + (y0 + r) * s.strides.x[1] + x0 * s.strides.x[2];
             const pack_args args{bytes_at(s.tensor) + size * at, s.type, s.strides.c,
                 s.strides.x[2], some, width, inside ? lo : 0, inside ? hi : 0,
                 static_cast<char *>(static_cast<void *>(stage + r * width * lanes))};
@@ -228,8 +277,8 @@ void transform_run(const kernel_set &kernels, void (*transform)(const winograd_t
     const dim hi = std::clamp(fit, lo, run.tiles);
     part(0, lo);
     if (lo < hi) {
-        const auto *in = static_cast<const float *>(s.tensor) + run.n * s.strides.n + channel
-                         + y0 * s.strides.x[1] + (x0 + lo * s.step) * s.strides.x[2];
+        const auto *in = static_cast<const float *>(s.tensor) + channel + y0 * s.strides.x[1]
+                         + (x0 + lo * s.step) * s.strides.x[2];
         transform({in, to.out + lo * to.slot, hi - lo, channels / lanes, s.strides.x[1],
             s.strides.x[2], s.step * s.strides.x[2], lanes, to.point, to.slot, to.vector});
     }

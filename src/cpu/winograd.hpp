@@ -1,5 +1,5 @@
-// Winograd algorithms for 3×3 layers of stride 1: what they fit, how exact and how fast they are,
-// and how tiles lie on a map. The drivers are winograd_data and winograd_weights; see
+// Winograd algorithms for 3×3 and K×3×3 layers of stride 1: what they fit, how exact and how fast
+// they are, and how tiles lie on a map. The drivers are winograd_data and winograd_weights; see
 // docs/winograd.md.
 #pragma once
 
@@ -31,15 +31,54 @@ std::string winograd_rival(
 /// The problem with its axes named so that tiles of 4 × 2 leave less of the map empty.
 conv::problem orient_for(const conv::problem &p, winograd_tile tile);
 
-/// Tiles on the last two axes. Result y takes input y + k − pad for tap k; `pad` may be negative.
+/// Tiles on the last two axes. Layers with dilation have a map for every residue of a position: the
+/// results of one take the positions of one, as without dilation. So has every plane of a volume;
+/// its channels are those of all planes that the taps along the first axis read.
 /// The last tile along an axis may have fewer results, and then fewer points.
 struct winograd_map {
     dim rows, columns, points;  // of a whole tile: results, points
     dim last[2];                // results of the last tile along an axis
-    dim in[2], out[2], pad[2];  // lengths
-    dim tiles[2], count;        // of an image; of all
+    dim tiles[2], count;        // of a map; of all
+    dim step[2];                // from position to position of a map
+    dim taps;                   // along the first axis
 
     winograd_map(const conv::problem &p, winograd_tile tile);
+
+    /// One map. Its result y takes input y + k − pad for tap k; `pad` may be negative.
+    struct place {
+        dim n, plane;       // of the results
+        dim in[2], out[2];  // lengths
+        dim pad[2];
+        dim from[2], to[2];  // first position in the tensors: of inputs, of results
+
+        /// Whether some tap of result y (axis 0) or x (axis 1) lies inside the input.
+        [[nodiscard]] bool reached(int axis, dim at) const {
+            return at + 2 - pad[axis] >= 0 && at - pad[axis] < in[axis];
+        }
+        [[nodiscard]] bool all_reached(int axis, dim first, dim length) const {
+            return first + 2 - pad[axis] >= 0 && first + length - 1 - pad[axis] < in[axis];
+        }
+        [[nodiscard]] dim of_results(const conv::data_strides &s) const {
+            return n * s.n + plane * s.x[0] + to[0] * s.x[1] + to[1] * s.x[2];
+        }
+        [[nodiscard]] dim of_inputs(const conv::data_strides &s, dim in_plane) const {
+            return n * s.n + in_plane * s.x[0] + from[0] * s.x[1] + from[1] * s.x[2];
+        }
+    };
+    [[nodiscard]] place place_of(dim map) const;
+    /// The plane of the input that a tap along the first axis reads; −1: none.
+    [[nodiscard]] dim in_plane(dim plane, dim tap) const {
+        const dim at = plane + tap * depth_step_ - depth_pad_;
+        return at >= 0 && at < in_depth_ ? at : -1;
+    }
+    /// Whether a tap meets the input anywhere: others have empty sums.
+    [[nodiscard]] bool meets(dim tap, dim row, dim column) const;
+    /// A stride of a tensor's axis between positions of a map.
+    [[nodiscard]] conv::data_strides strides(conv::data_strides s) const {
+        s.x[1] *= step[0];
+        s.x[2] *= step[1];
+        return s;
+    }
 
     /// Whether a tile is whole along the rows and along the columns. In this order tiles that have
     /// a point follow each other, whichever point it is.
@@ -50,7 +89,7 @@ struct winograd_map {
 
     /// Neighbouring tiles of one kind in one row of tiles.
     struct run {
-        dim n, y, x;  // image, first result
+        dim map, y, x;  // first result
         dim tiles;
         kind what;
         dim slot;  // of the first tile, in its block
@@ -81,20 +120,15 @@ struct winograd_map {
     template <typename Function>
     void for_each_run(const block &b, dim group, Function &&f) const;
 
-    /// Whether some tap of result y (axis 0) or x (axis 1) lies inside the input.
-    [[nodiscard]] bool reached(int axis, dim at) const {
-        return at + 2 - pad[axis] >= 0 && at - pad[axis] < in[axis];
-    }
-    [[nodiscard]] bool all_reached(int axis, dim first, dim length) const {
-        return first + 2 - pad[axis] >= 0 && first + length - 1 - pad[axis] < in[axis];
-    }
-
 private:
     [[nodiscard]] dim whole_tiles(int axis) const {
         return last[axis] < (axis == 0 ? rows : columns) ? tiles[axis] - 1 : tiles[axis];
     }
     /// Adds the kinds of the first `tiles` tiles, times `sign`.
     void count_kinds(dim tiles_before, dim sign, dim (&counts)[kinds]) const;
+
+    dim in_[2], out_[2], pad_[2], phases_[2];  // of the tensors; maps along an axis
+    dim in_depth_, out_depth_, depth_pad_, depth_step_;
 };
 
 template <typename Function>
@@ -114,13 +148,12 @@ void winograd_map::for_each_run(const block &b, dim group, Function &&f) const {
     }
 }
 
-/// Tiles of a run to points, channels of one group from `tensor` on; padding and channels beyond
-/// the last become zeros.
+/// Tiles of a run to points, channels of one map and group from `tensor` on; padding and channels
+/// beyond the last become zeros.
 struct winograd_source {
     const void *tensor;
     data_type type;
     conv::data_strides strides;
-    dim channels;
     dim length[2];      // of its axes
     dim shift[2];       // from a result's index to that of the first position of its tile
     dim rows, columns;  // positions of a tile

@@ -113,7 +113,7 @@ void winograd_data::execute(
             const dim chunk = index % filter_chunks(), group = index / filter_chunks() / panels_,
                       at = index / filter_chunks() % panels_;
             transform_filters(data, scratch_of(worker).filters, group, at, chunk,
-                u + group * map_.points * u_point_ + (at * roles_.in_c + chunk * chunk_) * panel(),
+                u + group * map_.points * u_point_ + (at * in_c_ + chunk * chunk_) * panel(),
                 u_point_);
         });
     if (share_v_)
@@ -122,7 +122,7 @@ void winograd_data::execute(
                       block = index / input_chunks() % blocks_,
                       group = index / input_chunks() / blocks_;
             transform_input(data, group, tiles_of(block), first,
-                std::min(input_chunk_, roles_.in_c - first), scratch_of(worker).stage,
+                std::min(input_chunk_, in_c_ - first), scratch_of(worker).stage,
                 v + (group * blocks_ + block) * v_floats());
         });
     for_each_task(workers, tasks_, [&](int worker, dim index) {
@@ -134,41 +134,64 @@ void winograd_data::execute(
     });
 }
 
+template <typename Function>
+void winograd_data::for_each_plane(dim first, dim count, Function &&f) const {
+    for (dim done = 0, some; done < count; done += some) {
+        const dim tap = (first + done) / roles_.in_c, channel = (first + done) % roles_.in_c;
+        some = std::min(count - done, roles_.in_c - channel);
+        f(tap, channel, some, done);
+    }
+}
+
 void winograd_data::transform_filters(const conv::buffers &data, float *stage, dim group, dim index,
     dim chunk, float *u, dim point) const {
     const dim size = static_cast<dim>(size_of(p_.type)), channels = chunk_channels(chunk);
     const dim tap = channels * panel() + 16, count = panel_channels(index);
-    const dim at = group * p_.weights.g + chunk * chunk_ * roles_.weights_in
-                   + index * panel() * roles_.weights_out;
-    const pack_args args{bytes_at(data.weights) + size * at, p_.type, roles_.weights_in,
-        roles_.weights_out, channels, count, 0, count, bytes(stage)};
-    kernels_.pack_weights(args, taps_, 9, 2, 4 * tap, 4 * panel());
+    for_each_plane(chunk * chunk_, channels, [&](dim plane, dim channel, dim some, dim before) {
+        const dim at = group * p_.weights.g + channel * roles_.weights_in
+                       + index * panel() * roles_.weights_out + plane_weights(plane);
+        const pack_args args{bytes_at(data.weights) + size * at, p_.type, roles_.weights_in,
+            roles_.weights_out, some, count, 0, count, bytes(stage + before * panel())};
+        kernels_.pack_weights(args, taps_, 9, 2, 4 * tap, 4 * panel());
+    });
     transforms_.filters({stage, u, 2 * channels, tap, point});
 }
 
 void winograd_data::transform_input(const conv::buffers &data, dim group,
     const winograd_map::block &tiles, dim channel, dim channels, float *stage, float *v) const {
     const dim lanes = kernels_.lanes, size = static_cast<dim>(size_of(p_.type));
-    winograd_source source{bytes_at(roles_.input(data)) + size * group * roles_.in_c * roles_.in.c,
-        p_.type, roles_.in, roles_.in_c, {map_.in[0], map_.in[1]}, {-map_.pad[0], -map_.pad[1]}, 0,
-        0, map_.columns};
+    winograd_source source{};
+    source.type = p_.type;
+    source.strides = map_.strides(roles_.in);
+    source.step = map_.columns;
     map_.for_each_run(tiles, rows_, [&](const winograd_map::run &run) {
+        const winograd_map::place place = map_.place_of(run.map);
         source.rows = map_.rows_of(run.what) + 2;
         source.columns = map_.columns_of(run.what) + 2;
+        source.shift[0] = -place.pad[0];
+        source.shift[1] = -place.pad[1];
         float *out =
             v + run.slot / rows_ * rows_ * in_padded_ + run.slot % rows_ * lanes + channel * rows_;
-        transform_run(kernels_, map_.transforms(transforms_, run.what).input, source, run, channel,
-            channels, stage, {out, v_point_, lanes, rows_ * lanes});
+        for_each_plane(channel, channels, [&](dim tap, dim first, dim some, dim before) {
+            const dim plane = map_.in_plane(place.plane, tap);
+            source.length[0] = plane < 0 ? 0 : place.in[0];
+            source.length[1] = place.in[1];
+            source.tensor = bytes_at(roles_.input(data))
+                            + size
+                                  * (group * roles_.in_c * roles_.in.c
+                                      + place.of_inputs(roles_.in, std::max<dim>(plane, 0)));
+            transform_run(kernels_, map_.transforms(transforms_, run.what).input, source, run,
+                first, some, stage, {out + before * rows_, v_point_, lanes, rows_ * lanes});
+        });
     });
 }
 
 void winograd_data::run_task(const conv::buffers &data, const scratch &s, const task &t) const {
-    if (!share_v_) transform_input(data, t.group, t.tiles, 0, roles_.in_c, s.stage, s.v);
+    if (!share_v_) transform_input(data, t.group, t.tiles, 0, in_c_, s.stage, s.v);
     for (dim index = t.first_panel; index < t.first_panel + t.panels; ++index) {
         const int vectors = panel_channels(index) > kernels_.lanes ? 2 : 1;
         if (share_u_)
-            multiply(t, t.v, t.u + index * roles_.in_c * panel(), u_point_, 0, roles_.in_c, vectors,
-                s.m);
+            multiply(t, t.v, t.u + index * in_c_ * panel(), u_point_, 0, in_c_, vectors, s.m);
         else
             for (dim chunk = 0; chunk < filter_chunks(); ++chunk) {
                 transform_filters(data, s.filters, t.group, index, chunk, s.u, u_point_);
@@ -210,20 +233,23 @@ void winograd_data::finish(
         t.tiles, rows_, [&](const winograd_map::run &run) { finish_run(data, s, t, index, run); });
 }
 
-bool winograd_data::stores_itself(
-    const winograd_map::run &run, dim index, const dim (&length)[2]) const {
+bool winograd_data::stores_itself(const winograd_map::run &run, const winograd_map::place &place,
+    dim index, const dim (&length)[2]) const {
     return p_.type == data_type::f32 && roles_.out.c == 1 && !p_.bias && !p_.add && !p_.relu
            && !p_.accumulate && panel_channels(index) % kernels_.lanes == 0
            && length[0] == map_.rows_of(run.what)
            && length[1] == run.tiles * map_.columns_of(run.what)
-           && map_.all_reached(0, run.y, length[0]) && map_.all_reached(1, run.x, length[1]);
+           && place.all_reached(0, run.y, length[0]) && place.all_reached(1, run.x, length[1]);
 }
 
 void winograd_data::finish_run(const conv::buffers &data, const scratch &s, const task &t,
     dim index, const winograd_map::run &run) const {
+    const winograd_map::place place = map_.place_of(run.map);
     const dim columns = map_.columns_of(run.what);
-    const dim length[2] = {std::min(map_.rows_of(run.what), map_.out[0] - run.y),
-        std::min(run.tiles * columns, map_.out[1] - run.x)};
+    const dim length[2] = {std::min(map_.rows_of(run.what), place.out[0] - run.y),
+        std::min(run.tiles * columns, place.out[1] - run.x)};
+    if (length[0] <= 0 || length[1] <= 0) return;  // one map may be shorter than another
+    const conv::data_strides strides = map_.strides(roles_.out);
     const auto results = map_.transforms(transforms_, run.what).results;
     winograd_tile_args args{};
     args.in = s.m + run.slot * panel();
@@ -232,12 +258,12 @@ void winograd_data::finish_run(const conv::buffers &data, const scratch &s, cons
     args.point = m_point_;
     args.slot = panel();
     args.slot_vector = args.vector = kernels_.lanes;
-    if (stores_itself(run, index, length)) {
-        args.out = static_cast<float *>(roles_.output(data)) + run.n * roles_.out.n
-                   + t.group * roles_.out_c + index * panel() + run.y * roles_.out.x[1]
-                   + run.x * roles_.out.x[2];
-        args.row = roles_.out.x[1];
-        args.column = roles_.out.x[2];
+    if (stores_itself(run, place, index, length)) {
+        args.out = static_cast<float *>(roles_.output(data)) + place.of_results(roles_.out)
+                   + t.group * roles_.out_c + index * panel() + run.y * strides.x[1]
+                   + run.x * strides.x[2];
+        args.row = strides.x[1];
+        args.column = strides.x[2];
         args.next_tile = columns * args.column;
         if (results(args) == 0) return;
     }
@@ -252,19 +278,39 @@ void winograd_data::finish_run(const conv::buffers &data, const scratch &s, cons
         if ((bad >> i & 1) != 0)
             sum_directly(data, s, t, index, tile, s.results + i * args.next_tile);
     }
-    clear_unreached(s.results, run, length);
-    store(data, s, t, index, run, length);
+    clear_unreached(s.results, run, place, length);
+    store(data, s, t, index, run, place, length);
 }
 
 /// Results that no tap reaches are empty sums, not nearly so.
-void winograd_data::clear_unreached(
-    float *results, const winograd_map::run &run, const dim (&length)[2]) const {
-    if (map_.all_reached(0, run.y, length[0]) && map_.all_reached(1, run.x, length[1])) return;
+void winograd_data::clear_unreached(float *results, const winograd_map::run &run,
+    const winograd_map::place &place, const dim (&length)[2]) const {
+    if (place.all_reached(0, run.y, length[0]) && place.all_reached(1, run.x, length[1])) return;
     const dim row = run.tiles * map_.columns_of(run.what) * panel();
     for (dim y = 0; y < length[0]; ++y)
         for (dim x = 0; x < length[1]; ++x)
-            if (!map_.reached(0, run.y + y) || !map_.reached(1, run.x + x))
+            if (!place.reached(0, run.y + y) || !place.reached(1, run.x + x))
                 std::fill_n(results + y * row + x * panel(), panel(), 0.0F);
+}
+
+/// What `made` results of a tile read from one plane, [channel][row][column].
+void winograd_data::pack_patch(const conv::buffers &data, const winograd_map::place &place,
+    dim plane, dim channel, dim channels, const dim (&first)[2], const dim (&made)[2],
+    float *patch) const {
+    const dim size = static_cast<dim>(size_of(p_.type)), columns = made[1] + 2;
+    const conv::data_strides strides = map_.strides(roles_.in);
+    dim lo, hi;
+    clip(first[1], 1, columns, place.in[1], lo, hi);
+    for (dim r = 0; r < made[0] + 2; ++r) {
+        const dim y = first[0] + r;
+        const bool inside = plane >= 0 && y >= 0 && y < place.in[0] && hi > lo;
+        const dim at = place.of_inputs(roles_.in, std::max<dim>(plane, 0)) + channel * roles_.in.c
+                       + y * strides.x[1] + first[1] * strides.x[2];
+        kernels_.pack_channels(
+            {bytes_at(roles_.input(data)) + size * at, p_.type, roles_.in.c, strides.x[2], channels,
+                columns, inside ? lo : 0, inside ? hi : 0, bytes(patch + r * columns)},
+            4 * (made[0] + 2) * columns, 0);
+    }
 }
 
 /// The results of one tile without transforms. `tile.tiles`: those of its run, whose rows `results`
@@ -273,86 +319,98 @@ void winograd_data::sum_directly(const conv::buffers &data, const scratch &s, co
     dim index, const winograd_map::run &tile, float *results) const {
     const dim size = static_cast<dim>(size_of(p_.type)), count = panel_channels(index);
     const dim made[2] = {map_.rows_of(tile.what), map_.columns_of(tile.what)};
-    const dim columns = made[1] + 2, pitch = (made[0] + 2) * columns;
-    const dim row = tile.tiles * made[1] * panel();
-    const dim y0 = tile.y - map_.pad[0], x0 = tile.x - map_.pad[1];
-    dim lo, hi, a_run[9], b_run[9];
-    clip(x0, 1, columns, map_.in[1], lo, hi);
+    const dim columns = made[1] + 2;
+    const winograd_map::place place = map_.place_of(tile.map);
+    const dim first[2] = {tile.y - place.pad[0], tile.x - place.pad[1]};
     value_range weights;
-    for (dim chunk = 0; chunk < filter_chunks(); ++chunk) {
-        const dim channels = chunk_channels(chunk), first = chunk * chunk_;
+    product_args args{};
+    const auto add = [&](dim tap, dim channel, dim channels) {
+        dim a_run[9], b_run[9];
         for (dim k = 0; k < 9; ++k) {
             a_run[k] = 4 * (k / 3 * columns + k % 3);
             b_run[k] = 4 * k * channels * panel();
         }
-        const dim filter = t.group * p_.weights.g + first * roles_.weights_in
-                           + index * panel() * roles_.weights_out;
+        const dim filter = t.group * p_.weights.g + channel * roles_.weights_in
+                           + index * panel() * roles_.weights_out + plane_weights(tap);
         weights.merge(kernels_.pack_weights(
             {bytes_at(data.weights) + size * filter, p_.type, roles_.weights_in, roles_.weights_out,
                 channels, count, 0, count, bytes(s.filters)},
             taps_, 9, 2, 4 * channels * panel(), 4 * panel()));
-        for (dim r = 0; r < made[0] + 2; ++r) {
-            const bool inside = y0 + r >= 0 && y0 + r < map_.in[0] && hi > lo;
-            const dim at = tile.n * roles_.in.n + (t.group * roles_.in_c + first) * roles_.in.c
-                           + (y0 + r) * roles_.in.x[1] + x0 * roles_.in.x[2];
-            kernels_.pack_channels({bytes_at(roles_.input(data)) + size * at, p_.type, roles_.in.c,
-                                       roles_.in.x[2], channels, columns, inside ? lo : 0,
-                                       inside ? hi : 0, bytes(s.stage + r * columns)},
-                4 * pitch, 0);
-        }
+        pack_patch(data, place, map_.in_plane(place.plane, tap), t.group * roles_.in_c + channel,
+            channels, first, made, s.stage);
+        args.b = bytes_at(s.filters);
+        args.ldc = panel();
+        args.a_run = a_run;
+        args.b_run = b_run;
+        args.runs = 9;
+        args.k = channels;
+        args.a_step = 4 * (made[0] + 2) * columns;
+        args.b_step = 4 * panel();
+        args.a_m = 4;
         for (dim y = 0; y < made[0]; ++y) {
-            product_args args{};
             args.a = bytes_at(s.stage + y * columns);
-            args.b = bytes_at(s.filters);
-            args.c = results + y * row;
-            args.ldc = panel();
-            args.a_run = a_run;
-            args.b_run = b_run;
-            args.runs = 9;
-            args.k = channels;
-            args.a_step = 4 * pitch;
-            args.b_step = 4 * panel();
-            args.a_m = 4;
-            args.accumulate = chunk > 0;
+            args.c = results + y * tile.tiles * made[1] * panel();
             kernels_.product(args, static_cast<int>(made[1]), 2);
         }
-    }
-    if (!weights.nonfinite) return;
-    // Zeros that stand for padding must not meet infinities.
-    for (dim y = 0; y < std::min(made[0], map_.out[0] - tile.y); ++y)
-        for (dim x = 0; x < std::min(made[1], map_.out[1] - tile.x); ++x) {
-            const bool padded =
-                y0 + y < 0 || y0 + y + 3 > map_.in[0] || x0 + x < 0 || x0 + x + 3 > map_.in[1];
-            float *to = results + y * row + x * panel();
-            for (dim c = 0; padded && c < count; ++c)
+        args.accumulate = true;
+    };
+    for (dim chunk = 0; chunk < filter_chunks(); ++chunk)
+        for_each_plane(chunk * chunk_, chunk_channels(chunk),
+            [&](dim tap, dim channel, dim some, dim) { add(tap, channel, some); });
+    if (weights.nonfinite) sum_carefully(data, t, index, tile, results);
+}
+
+/// Zeros that stand for padding must not meet infinities.
+void winograd_data::sum_carefully(const conv::buffers &data, const task &t, dim index,
+    const winograd_map::run &tile, float *results) const {
+    const dim made[2] = {map_.rows_of(tile.what), map_.columns_of(tile.what)};
+    const winograd_map::place place = map_.place_of(tile.map);
+    bool cut = false;  // planes are missing
+    for (dim tap = 0; tap < map_.taps; ++tap) cut = cut || map_.in_plane(place.plane, tap) < 0;
+    const auto padded = [&](int axis, dim at) {
+        const dim first = at - place.pad[axis];
+        return first < 0 || first + 3 > place.in[axis];
+    };
+    for (dim y = 0; y < std::min(made[0], place.out[0] - tile.y); ++y)
+        for (dim x = 0; x < std::min(made[1], place.out[1] - tile.x); ++x) {
+            float *to = results + (y * tile.tiles * made[1] + x) * panel();
+            if (!cut && !padded(0, tile.y + y) && !padded(1, tile.x + x)) continue;
+            for (dim c = 0; c < panel_channels(index); ++c)
                 to[c] =
-                    careful_sum(data, t.group, index * panel() + c, tile.n, tile.y + y, tile.x + x);
+                    careful_sum(data, t.group, index * panel() + c, place, tile.y + y, tile.x + x);
         }
 }
 
 /// One result, from taps inside the input only.
-float winograd_data::careful_sum(
-    const conv::buffers &data, dim group, dim channel, dim n, dim y, dim x) const {
-    const dim in = n * roles_.in.n + group * roles_.in_c * roles_.in.c;
+float winograd_data::careful_sum(const conv::buffers &data, dim group, dim channel,
+    const winograd_map::place &place, dim y, dim x) const {
+    const conv::data_strides strides = map_.strides(roles_.in);
     const dim filter = group * p_.weights.g + channel * roles_.weights_out;
     float sum = 0;
-    for (dim k = 0; k < 9; ++k) {
-        const dim at[2] = {y + k / 3 - map_.pad[0], x + k % 3 - map_.pad[1]};
-        if (at[0] < 0 || at[0] >= map_.in[0] || at[1] < 0 || at[1] >= map_.in[1]) continue;
-        const dim from = in + at[0] * roles_.in.x[1] + at[1] * roles_.in.x[2];
+    for (dim k = 0; k < 9 * map_.taps; ++k) {
+        const dim plane = map_.in_plane(place.plane, k / 9);
+        const dim at[2] = {y + k % 9 / 3 - place.pad[0], x + k % 3 - place.pad[1]};
+        if (plane < 0 || at[0] < 0 || at[0] >= place.in[0] || at[1] < 0 || at[1] >= place.in[1])
+            continue;
+        const dim from = place.of_inputs(roles_.in, plane) + group * roles_.in_c * roles_.in.c
+                         + at[0] * strides.x[1] + at[1] * strides.x[2];
+        const dim weight = filter + plane_weights(k / 9) + taps_[k % 9];
         for (dim i = 0; i < roles_.in_c; ++i)
             sum += load_float(roles_.input(data), p_.type, from + i * roles_.in.c)
-                   * load_float(data.weights, p_.type, filter + taps_[k] + i * roles_.weights_in);
+                   * load_float(data.weights, p_.type, weight + i * roles_.weights_in);
     }
     return sum;
 }
 
 void winograd_data::store(const conv::buffers &data, const scratch &s, const task &t, dim index,
-    const winograd_map::run &run, const dim (&length)[2]) const {
+    const winograd_map::run &run, const winograd_map::place &place, const dim (&length)[2]) const {
     const dim size = static_cast<dim>(size_of(p_.type));
     const dim channel = t.group * roles_.out_c + index * panel();
     const auto offset = [&](const conv::data_strides &of, dim y) {
-        return size * (run.n * of.n + channel * of.c + (run.y + y) * of.x[1] + run.x * of.x[2]);
+        const conv::data_strides strides = map_.strides(of);
+        return size
+               * (place.of_results(of) + channel * of.c + (run.y + y) * strides.x[1]
+                   + run.x * strides.x[2]);
     };
     store_args args{};
     args.c_cs = 1;
@@ -361,10 +419,10 @@ void winograd_data::store(const conv::buffers &data, const scratch &s, const tas
     args.count = length[1];
     args.type = p_.type;
     args.cs = roles_.out.c;
-    args.xs = roles_.out.x[2];
+    args.xs = roles_.out.x[2] * map_.step[1];
     args.bias = p_.bias ? s.bias : nullptr;
     args.add_cs = p_.add_strides.c;
-    args.add_xs = p_.add_strides.x[2];
+    args.add_xs = p_.add_strides.x[2] * map_.step[1];
     args.accumulate = p_.accumulate;
     args.relu = p_.relu;
     for (dim y = 0; y < length[0]; ++y) {

@@ -1,4 +1,4 @@
-// Forward and backward data of 3×3 layers of stride 1 by Winograd's algorithm; see
+// Forward and backward data of 3×3 and K×3×3 layers of stride 1 by Winograd's algorithm; see
 // docs/winograd.md.
 #pragma once
 
@@ -51,10 +51,10 @@ private:
     [[nodiscard]] dim panel_channels(dim index) const {
         return std::min(panel(), roles_.out_c - index * panel());
     }
-    [[nodiscard]] dim filter_chunks() const { return div_up(roles_.in_c, chunk_); }
-    [[nodiscard]] dim input_chunks() const { return div_up(roles_.in_c, input_chunk_); }
+    [[nodiscard]] dim filter_chunks() const { return div_up(in_c_, chunk_); }
+    [[nodiscard]] dim input_chunks() const { return div_up(in_c_, input_chunk_); }
     [[nodiscard]] dim chunk_channels(dim chunk) const {
-        return std::min(chunk_, roles_.in_c - chunk * chunk_);
+        return std::min(chunk_, in_c_ - chunk * chunk_);
     }
 
     // Floats.
@@ -82,16 +82,29 @@ private:
     void finish(const conv::buffers &data, const scratch &s, const task &t, dim index) const;
     void finish_run(const conv::buffers &data, const scratch &s, const task &t, dim index,
         const winograd_map::run &run) const;
-    [[nodiscard]] bool stores_itself(
-        const winograd_map::run &run, dim index, const dim (&length)[2]) const;
-    void clear_unreached(
-        float *results, const winograd_map::run &run, const dim (&length)[2]) const;
+    [[nodiscard]] bool stores_itself(const winograd_map::run &run, const winograd_map::place &place,
+        dim index, const dim (&length)[2]) const;
+    void clear_unreached(float *results, const winograd_map::run &run,
+        const winograd_map::place &place, const dim (&length)[2]) const;
     void sum_directly(const conv::buffers &data, const scratch &s, const task &t, dim index,
         const winograd_map::run &tile, float *results) const;
-    [[nodiscard]] float careful_sum(
-        const conv::buffers &data, dim group, dim channel, dim n, dim y, dim x) const;
+    void pack_patch(const conv::buffers &data, const winograd_map::place &place, dim plane,
+        dim channel, dim channels, const dim (&first)[2], const dim (&made)[2], float *patch) const;
+    void sum_carefully(const conv::buffers &data, const task &t, dim index,
+        const winograd_map::run &tile, float *results) const;
+    [[nodiscard]] float careful_sum(const conv::buffers &data, dim group, dim channel,
+        const winograd_map::place &place, dim y, dim x) const;
     void store(const conv::buffers &data, const scratch &s, const task &t, dim index,
-        const winograd_map::run &run, const dim (&length)[2]) const;
+        const winograd_map::run &run, const winograd_map::place &place,
+        const dim (&length)[2]) const;
+    /// f(tap along the first axis, channel, channels, channels before) for input channels
+    /// [first, first + count) of all planes.
+    template <typename Function>
+    void for_each_plane(dim first, dim count, Function &&f) const;
+    /// Elements from a filter's first weight to a tap along the first axis.
+    [[nodiscard]] dim plane_weights(dim tap) const {
+        return (roles_.forward ? tap : map_.taps - 1 - tap) * p_.weights.k[0];
+    }
     void load_bias(const conv::buffers &data, float *bias, dim group, dim index) const;
 
     conv::problem p_;
@@ -102,7 +115,8 @@ private:
     data_roles roles_;
     winograd_map map_;
     dim taps_[9];               // elements from a filter's first weight, in the order of the walk
-    dim in_padded_;             // input channels in whole vectors
+    dim in_c_;                  // input channels, of all planes together,
+    dim in_padded_;             // in whole vectors
     dim panels_ = 1;            // of output channels
     dim chunk_ = 1;             // input channels whose filters are transformed at a time
     dim input_chunk_ = 1;       // and of tiles before the tasks

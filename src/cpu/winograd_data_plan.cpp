@@ -10,10 +10,11 @@ namespace {
 constexpr dim filter_chunk = 64;             // channels: their nine taps stay in L1 and L2
 constexpr dim least_chunk = 16;              // of those that are shared: a multiple of any vector
 constexpr dim block_bytes = 512 << 10;       // V and M of a block of tiles
-constexpr dim cached_filters = 1 << 20;      // beyond, blocks are larger: each reads all filters
-constexpr dim streamed_filters = 12 << 20;   // beyond, they are not kept
+constexpr dim cached_filters = 4 << 20;      // beyond, blocks are larger: each reads all filters
+constexpr dim streamed_filters = 8 << 20;    // beyond, they are not kept
 constexpr dim streamed_results = 600 << 10;  // M of a block of tiles then
-constexpr dim most_shared = 64 << 20;        // of V of all tiles
+constexpr dim most_streamed = 32 << 20;      // V of all tiles beside them
+constexpr dim most_shared = 96 << 20;        // of V of all tiles
 constexpr dim apart = 48;                    // floats; see winograd_data.cpp
 
 // Multiply-adds that a point of a transform takes as long as; see winograd_seconds().
@@ -24,7 +25,7 @@ constexpr double of_data = 10, of_filters = 14;
 winograd_data::winograd_data(const conv::problem &p, const kernel_set &kernels, winograd_tile tile)
     : p_(orient_for(p, tile)), kernels_(kernels), winograd_(*find_winograd(kernels.set)),
       transforms_(winograd_.of[static_cast<std::size_t>(tile)]), tile_(tile), roles_(p_),
-      map_(p_, tile), in_padded_(round_up_to(roles_.in_c, kernels.lanes)),
+      map_(p_, tile), in_c_(map_.taps * roles_.in_c), in_padded_(round_up_to(in_c_, kernels.lanes)),
       panels_(div_up(roles_.out_c, panel())), chunk_(std::min(filter_chunk, in_padded_)) {
     for (dim k = 0; k < 9; ++k) {
         const dim y = roles_.forward ? k / 3 : 2 - k / 3, x = roles_.forward ? k % 3 : 2 - k % 3;
@@ -57,7 +58,7 @@ void winograd_data::set_tiles(dim tiles) {
     v_point_ = round_up_to(block_, rows_) * in_padded_ + apart;
     m_point_ = round_up_to(block_, rows_) * panel() + apart;
     panel_blocks_ = div_up(panels_, panels_each_);
-    u_point_ = (share_u_ ? panels_ * roles_.in_c : chunk_) * panel() + apart;
+    u_point_ = (share_u_ ? panels_ * in_c_ : chunk_) * panel() + apart;
     tasks_ = p_.groups * panel_blocks_ * blocks_;
 }
 
@@ -80,7 +81,7 @@ void winograd_data::choose_rows() {
 
 void winograd_data::choose_blocks() {
     const dim most_rows = winograd_.most_rows;
-    const dim filters = 4 * map_.points * roles_.in_c * roles_.out_c;
+    const dim filters = 4 * map_.points * in_c_ * roles_.out_c;
     const dim least = (filters > cached_filters ? 4 : 2) * most_rows;
     const dim wanted = std::max(least, block_bytes / (4 * map_.points * (in_padded_ + panel())));
     const int threads = cut_threads(p_, kernels_);
@@ -103,13 +104,16 @@ void winograd_data::choose_blocks() {
 /// task with many tiles makes those of its panels itself. False: that leaves threads without work.
 /// (No result depends on the choice.)
 bool winograd_data::stream_filters(int threads) {
-    if (4 * map_.points * roles_.in_c * roles_.out_c <= streamed_filters) return false;
+    const dim filters = 4 * map_.points * in_c_ * roles_.out_c;
+    if (filters <= streamed_filters) return false;
     share_u_ = false;
     share_v_ = true;
     panels_each_ = 1;
     set_tiles(streamed_results / (4 * map_.points * panel()));
     const double skew = static_cast<double>(blocks_ * block_) / static_cast<double>(map_.count);
-    if (4 * shared_v_floats() <= most_shared && fair_share_on(tasks_, skew, threads) >= fair_enough)
+    const dim transforms = p_.groups * blocks_ * (in_c_ / least_chunk);
+    if (4 * shared_v_floats() <= std::min(most_streamed, 2 * filters) && transforms >= 2 * threads
+        && fair_share_on(tasks_, skew, threads) >= fair_enough)
         return true;
     share_u_ = true;
     share_v_ = false;
@@ -121,7 +125,7 @@ void winograd_data::choose_chunks() {
     const int threads = cut_threads(p_, kernels_);
     const auto cut = [&](dim &chunk, dim times) {
         while (chunk > least_chunk
-               && fair_share(times * div_up(roles_.in_c, chunk), 1, threads) < fair_enough)
+               && fair_share(times * div_up(in_c_, chunk), 1, threads) < fair_enough)
             chunk = round_up_to(chunk / 2, least_chunk);
     };
     input_chunk_ = chunk_;
@@ -183,7 +187,7 @@ task_cost winograd_data::cost_of(const task &t) const {
     const auto tiles = static_cast<double>(t.tiles.tiles),
                points = static_cast<double>(map_.points),
                values = static_cast<double>(map_.points_of(t.tiles));
-    const auto in = static_cast<double>(roles_.in_c),
+    const auto in = static_cast<double>(in_c_),
                out = static_cast<double>(std::min(t.panels * panel(), roles_.out_c));
     const auto size = static_cast<double>(size_of(p_.type));
     const double input = share_v_ ? 0 : in;

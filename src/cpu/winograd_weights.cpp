@@ -29,6 +29,7 @@ constexpr dim own_bytes_most = 320 << 10;            // of a task's sums: they s
 constexpr dim part_bytes = 1280 << 10;               // of V, Y and sums of a part: about L2
 constexpr dim least_part = 32;                       // tiles
 constexpr dim most_segment = 14, least_segment = 4;  // tiles of a transform
+constexpr dim most_write_rows = 16;                  // input channels, of one plane
 constexpr dim apart = 48;  // floats: points must not fall on the same sets of caches
 constexpr double of_data = 10, of_filters = 14;  // see winograd_seconds()
 
@@ -59,10 +60,13 @@ winograd_weights::winograd_weights(const conv::problem &p, const kernel_set &ker
     : p_(one_group(orient_for(p, tile))), whole_(p), groups_(p.groups), kernels_(kernels),
       winograd_(*find_winograd(kernels.set)),
       transforms_(winograd_.of[static_cast<std::size_t>(tile)]), map_(p_, tile),
-      ic_padded_(round_up_to(p.ic, kernels.lanes)), panels_(div_up(p.oc, panel())),
+      rows_(map_.taps * p.ic), ic_padded_(round_up_to(rows_, kernels.lanes)),
+      panels_(div_up(p.oc, panel())),
       chunk_(std::min<dim>(64, std::max(ic_padded_, panels_ * panel()))),
-      taps_inside_(taps_side_by_side(p_)), direct_(p_, kernels, nullptr, threads, workspace_limit) {
-}
+      write_rows_(
+          map_.taps > 1 && p.ic % most_write_rows != 0 ? dim{kernels.lanes} : most_write_rows),
+      taps_inside_(map_.taps == 1 && taps_side_by_side(p_)),
+      direct_(p_, kernels, nullptr, threads, workspace_limit) {}
 
 winograd_weights::winograd_weights(const conv::problem &p, const kernel_set &kernels,
     winograd_tile tile, int threads, std::size_t workspace_limit)
@@ -241,13 +245,12 @@ void winograd_weights::sum_groups(const conv::buffers &data, char *workspace, di
                 multiply(m, block, index);
         });
     }
-    if (!all_points_)
-        run(write_tasks(), [&](int, const conv::buffers &, const memory &m, dim index) {
-            if (parts_ > 0)
-                add_parts(m, index);
-            else
-                combine(m, index);
-        });
+    if (parts_ > 1)
+        run(9 * write_tasks(),
+            [&](int, const conv::buffers &, const memory &m, dim index) { add_parts(m, index); });
+    if (!all_points_ && parts_ == 0)
+        run(write_tasks(),
+            [&](int, const conv::buffers &, const memory &m, dim index) { combine(m, index); });
     bool finite = true;
     for (dim i = 0; i < last - first; ++i) finite = finite && *memory_of(i).infinite == 0;
     run(write_tasks(), [&](int worker, const conv::buffers &part, const memory &m, dim index) {
@@ -291,18 +294,15 @@ void winograd_weights::sum_part(
                 panels_ * ic_padded_ * panel() / kernels_.lanes, sum_point_, sum_point_}));
 }
 
-/// To the first, in their order.
+/// To the first, in their order: one tap.
 void winograd_weights::add_parts(const memory &m, dim index) const {
-    if (parts_ == 1) return;
-    const dim at = index % panels_, first = index / panels_ * write_rows_;
-    const dim count = std::min(write_rows_, p_.ic - first) * panel();
+    const dim tap = index % 9, at = index / 9 % panels_, first = index / 9 / panels_ * write_rows_;
+    const dim count = std::min(write_rows_, rows_ - first) * panel();
+    float *sums = m.sums + tap * sum_point_ + (at * ic_padded_ + first) * panel();
+    for (dim part = 1; part < parts_; ++part)
+        for (dim i = 0; i < count; ++i) sums[i] += sums[part * part_floats() + i];
     float none = 0;  // stays so unless a sum is not finite
-    for (dim tap = 0; tap < 9; ++tap) {
-        float *sums = m.sums + tap * sum_point_ + (at * ic_padded_ + first) * panel();
-        for (dim part = 1; part < parts_; ++part)
-            for (dim i = 0; i < count; ++i) sums[i] += sums[part * part_floats() + i];
-        for (dim i = 0; i < count; ++i) none += sums[i] * 0;
-    }
+    for (dim i = 0; i < count; ++i) none += sums[i] * 0;
     note(m, none == 0);
 }
 
@@ -310,25 +310,31 @@ void winograd_weights::add_parts(const memory &m, dim index) const {
 void winograd_weights::transform(const conv::buffers &data, const memory &m,
     const winograd_map::block &some, dim chunk, float *stage) const {
     const bool src = chunk < src_chunks();
-    const dim channel = (src ? chunk : chunk - src_chunks()) * chunk_;
+    const dim tap = src ? chunk / plane_chunks() : 0;
+    const dim channel = (src ? chunk % plane_chunks() : chunk - src_chunks()) * chunk_;
     const dim channels = std::min(chunk_, (src ? p_.ic : p_.oc) - channel);
+    const dim lanes = kernels_.lanes, more = src ? 2 : 0, size = static_cast<dim>(size_of(p_.type));
     winograd_source source{};
     source.type = p_.type;
     source.step = map_.columns;
-    for (int a = 0; a < 2; ++a) {
-        source.length[a] = src ? map_.in[a] : map_.out[a];
-        source.shift[a] = src ? -map_.pad[a] : 0;
-    }
-    source.tensor = src ? data.src : data.dst;
-    source.strides = src ? p_.src : p_.dst;
-    source.channels = src ? p_.ic : p_.oc;
-    const dim lanes = kernels_.lanes, more = src ? 2 : 0;
+    source.strides = map_.strides(src ? p_.src : p_.dst);
     map_.for_each_run(some, segment_, [&](const winograd_map::run &run) {
+        const winograd_map::place place = map_.place_of(run.map);
+        const dim plane = src ? map_.in_plane(place.plane, tap) : place.plane;
+        for (int a = 0; a < 2; ++a) {
+            source.length[a] = src ? place.in[a] : place.out[a];
+            source.shift[a] = src ? -place.pad[a] : 0;
+        }
+        if (plane < 0) source.length[0] = 0;
+        source.tensor = bytes_at(src ? data.src : data.dst)
+                        + size
+                              * (src ? place.of_inputs(p_.src, std::max<dim>(plane, 0))
+                                     : place.of_results(p_.dst));
         source.rows = map_.rows_of(run.what) + more;
         source.columns = map_.columns_of(run.what) + more;
         const winograd_kernels::tile_transforms &with = map_.transforms(transforms_, run.what);
         if (src) {
-            float *out = m.v + channel * block_ + run.slot * lanes;
+            float *out = m.v + (tap * p_.ic + channel) * block_ + run.slot * lanes;
             transform_run(kernels_, with.input, source, run, channel, channels, stage,
                 {out, v_point_, lanes, block_ * lanes});
             return;
@@ -388,36 +394,28 @@ void winograd_weights::note(const memory &m, bool finite) const {
 
 void winograd_weights::combine(const memory &m, dim index) const {
     const dim at = index % panels_, first = index / panels_ * write_rows_;
-    const dim count = std::min(write_rows_, p_.ic - first);
+    const dim count = std::min(write_rows_, rows_ - first);
     float *sums = m.sums + (at * ic_padded_ + first) * panel();
     note(m, transforms_.filter_gradients(
                 {sums, sums, count * panel() / kernels_.lanes, sum_point_, sum_point_}));
-}
-
-/// Whether a tap lies inside the input for some result: others have empty sums.
-bool winograd_weights::meets(dim tap) const {
-    for (std::size_t a = 0; a < 2; ++a) {
-        const dim k = a == 0 ? tap / 3 : tap % 3;
-        const dim first = std::max<dim>(0, map_.pad[a] - k),
-                  last = std::min(map_.out[a], map_.in[a] + map_.pad[a] - k);
-        if (first >= last) return false;
-    }
-    return true;
 }
 
 void winograd_weights::write(
     const conv::buffers &data, const memory &m, int worker, dim index) const {
     const dim at = index % panels_, first = index / panels_ * write_rows_;
     const dim size = static_cast<dim>(size_of(p_.out_type));
-    const dim rows = std::min(write_rows_, p_.ic - first);
+    const dim rows = std::min(write_rows_, rows_ - first), plane = first / p_.ic;
     float *sums = m.sums + (at * ic_padded_ + first) * panel();
     for (dim tap = 0; tap < 9; ++tap)
-        if (!meets(tap)) std::fill_n(sums + tap * sum_point_, rows * panel(), 0.0F);
+        if (!map_.meets(plane, tap / 3, tap % 3))
+            std::fill_n(sums + tap * sum_point_, rows * panel(), 0.0F);
     store_args args{};
     args.type = p_.out_type;
     args.accumulate = p_.accumulate;
     args.out = static_cast<char *>(data.weights)
-               + size * (at * panel() * p_.weights.o + first * p_.weights.i);
+               + size
+                     * (at * panel() * p_.weights.o + first % p_.ic * p_.weights.i
+                         + plane * p_.weights.k[0]);
     if (taps_inside_) return write_filters(sums, rows, at, m.of(worker, scratch_floats()), args);
     args.c_cs = 1;
     args.c_xs = panel();
@@ -469,13 +467,16 @@ void winograd_weights::add_part_stages(work_list &list) const {
                  batches * size * area * static_cast<double>(count) * (in + out),
                  batches * 36 * in * out};
          }});
-    list.stages.push_back({"gradient", groups_each_ * write_tasks(), workers_, [=, this](dim, dim) {
-                               const double sums =
-                                   batches
-                                   * static_cast<double>(std::min(write_rows_, p_.ic) * panel());
-                               return task_cost{0, 36 * sums * static_cast<double>(parts_),
-                                   9 * sums * static_cast<double>(size_of(p_.out_type))};
-                           }});
+    const auto sums = batches * static_cast<double>(std::min(write_rows_, rows_) * panel());
+    if (parts_ > 1)
+        list.stages.push_back(
+            {"sum of parts", 9 * groups_each_ * write_tasks(), workers_, [=, this](dim, dim) {
+                 return task_cost{0, 4 * sums * static_cast<double>(parts_), 4 * sums};
+             }});
+    list.stages.push_back(
+        {"gradient", groups_each_ * write_tasks(), workers_, [=, this](dim, dim) {
+             return task_cost{0, 0, 9 * sums * static_cast<double>(size_of(p_.out_type))};
+         }});
 }
 
 work_list winograd_weights::work() const {
@@ -495,7 +496,7 @@ work_list winograd_weights::work() const {
              index %= transform_tasks();
              const dim part = index / segments(), segment = index % segments();
              const bool src = part < src_chunks();
-             const dim channel = (src ? part : part - src_chunks()) * chunk_;
+             const dim channel = (src ? part % plane_chunks() : part - src_chunks()) * chunk_;
              const auto elements =
                  times
                  * static_cast<double>(
@@ -515,7 +516,7 @@ work_list winograd_weights::work() const {
         }});
     list.stages.push_back({"gradient", groups_each_ * write_tasks(), workers_, [=, this](dim, dim) {
                                const auto sums = static_cast<double>(
-                                   batches * std::min(write_rows_, p_.ic) * panel());
+                                   batches * std::min(write_rows_, rows_) * panel());
                                return task_cost{all_points_ ? 0 : of_filters * points * sums, 0,
                                    9 * sums * static_cast<double>(size_of(p_.out_type))};
                            }});

@@ -1,4 +1,5 @@
-// The weights gradient of 3×3 layers of stride 1 by Winograd's algorithm; see docs/winograd.md.
+// The weights gradient of 3×3 and K×3×3 layers of stride 1 by Winograd's algorithm; see
+// docs/winograd.md.
 #pragma once
 
 #include <string>
@@ -48,7 +49,8 @@ private:
     }
     // Tasks of the stages of one block.
     [[nodiscard]] dim segments() const { return div_up(block_, segment_); }
-    [[nodiscard]] dim src_chunks() const { return div_up(p_.ic, chunk_); }
+    [[nodiscard]] dim plane_chunks() const { return div_up(p_.ic, chunk_); }
+    [[nodiscard]] dim src_chunks() const { return map_.taps * plane_chunks(); }
     [[nodiscard]] dim dst_chunks() const { return div_up(p_.oc, chunk_); }
     [[nodiscard]] dim transform_tasks() const {  // of one group
         return segments() * (src_chunks() + dst_chunks());
@@ -57,7 +59,7 @@ private:
     [[nodiscard]] dim product_tasks() const {
         return (all_points_ ? 1 : map_.points) * panels_ * ranges();
     }
-    [[nodiscard]] dim write_tasks() const { return panels_ * div_up(p_.ic, write_rows_); }
+    [[nodiscard]] dim write_tasks() const { return panels_ * div_up(rows_, write_rows_); }
 
     // Floats.
     [[nodiscard]] dim v_floats() const { return map_.points * v_point_; }
@@ -93,7 +95,6 @@ private:
         float *c, bool accumulate) const;
     void note(const memory &m, bool finite) const;
     void combine(const memory &m, dim index) const;
-    [[nodiscard]] bool meets(dim tap) const;
     void write(const conv::buffers &data, const memory &m, int worker, dim index) const;
     void write_filters(const float *sums, dim rows, dim at, float *stage, store_args &args) const;
 
@@ -104,7 +105,9 @@ private:
     const winograd_kernels &winograd_;
     const winograd_kernels::transforms &transforms_;
     winograd_map map_;
-    dim ic_padded_, panels_;
+    dim rows_;       // input channels, of all planes together,
+    dim ic_padded_;  // in whole vectors
+    dim panels_;
     dim chunk_;        // channels of a transform
     dim segment_ = 1;  // tiles of a transform
     dim block_ = 1, blocks_ = 1;
@@ -113,7 +116,7 @@ private:
     bool all_points_ = false;  // a product is of all points, and combines them at once
     dim parts_ = 0;            // not 0: tasks sum up that many parts of the tiles
     dim part_tiles_ = 0;
-    dim write_rows_ = 16;
+    dim write_rows_;
     dim v_point_ = 0, y_point_ = 0, sum_point_ = 0, own_point_ = 0;
     int workers_ = 1;
     bool taps_inside_;      // the taps of a filter lie side by side

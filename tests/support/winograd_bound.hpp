@@ -37,8 +37,10 @@ inline leniency winograd_leniency(const workbench &bench, cpu::winograd_tile til
         ++found;
     }
     const bool weights = p.what == conv::pass::backward_weights;
-    const double positions = static_cast<double>(p.mb * (p.x[1].dst + 4) * (p.x[2].dst + 4));
-    const double channels = static_cast<double>(p.what == conv::pass::forward ? p.ic : p.oc);
+    const double positions =
+        static_cast<double>(p.mb * p.x[0].dst * (p.x[1].dst + 4) * (p.x[2].dst + 4));
+    const double channels =
+        static_cast<double>((p.what == conv::pass::forward ? p.ic : p.oc) * p.x[0].kernel);
     const double terms = weights ? positions : channels;
     const double growth =
         winograd_growth(cpu::winograd_rows(tile)) * winograd_growth(cpu::winograd_columns(tile));
