@@ -193,6 +193,7 @@ TEST(winograd, transforms_are_used_where_all_is_finite) {
         rng random(seed);
         problem p = random_layer(random);
         p.type = p.out_type = data_type::f32;
+        p.x[0] = make_axis(1, 1, 1, 1, 0, 0);
         p.ic += 10;
         p.oc += 10;
         p.relu = p.accumulate = false;
