@@ -26,7 +26,7 @@ constexpr dim chain_tiles = 32;       // of one chain of roundings
 constexpr dim block_bytes = 6 << 20;  // of V and Y: they stay in the last cache
 constexpr dim one_block_bytes = 24 << 20;
 constexpr dim own_bytes_most = 320 << 10;            // of a task's sums: they stay in L2
-constexpr dim part_bytes = 1280 << 10;               // of V, Y and sums of a part: about L2
+constexpr dim part_bytes = 1664 << 10;               // of V, Y and sums of a part: about L2
 constexpr dim least_part = 32;                       // tiles
 constexpr dim most_segment = 14, least_segment = 4;  // tiles of a transform
 constexpr dim most_write_rows = 16;                  // input channels, of one plane
