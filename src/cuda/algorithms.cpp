@@ -44,7 +44,7 @@ std::unique_ptr<const engines::plan> build(
 /// one every convolution.
 constexpr algorithm algorithms[] = {
     {"cuda.sums", accuracy::strict, &refuse_sums, &predict_sums, &make_sums_plan},
-    {"cuda.planes", accuracy::strict, &refuse_planes, &predict_planes, &make_planes_plan},
+    {"cuda.staged", accuracy::strict, &refuse_staged, &predict_staged, &make_staged_plan},
     {"cuda.depthwise", accuracy::strict, &refuse_depthwise, &predict_depthwise,
         &make_depthwise_plan},
     {"cuda.dense", accuracy::accurate, &refuse_dense, &predict_dense, &make_dense_plan},

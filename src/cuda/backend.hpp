@@ -18,6 +18,7 @@ public:
     void give_back(void *scratch, std::size_t bytes) noexcept override;
 
     [[nodiscard]] const device &on() const { return on_; }
+    [[nodiscard]] CUstream stream() const { return stream_; }
     /// Puts a kernel on the stream; `args` is its one argument. The device must be current.
     /// `blocks` beyond the longest grid are the kernel's to loop over.
     void launch(

@@ -16,11 +16,11 @@ prediction predict_depthwise(
 std::unique_ptr<const engines::plan> make_depthwise_plan(std::string_view name,
     const conv::problem &p, const architecture &on, const engines::plan_limits &limits);
 
-/// The same layers as planes with stride 1 and as many output columns as input columns.
-std::string refuse_planes(const conv::problem &p);
-prediction predict_planes(
+/// The same layers with their input through shared memory.
+std::string refuse_staged(const conv::problem &p);
+prediction predict_staged(
     const conv::problem &p, const architecture &on, const engines::plan_limits &limits);
-std::unique_ptr<const engines::plan> make_planes_plan(std::string_view name, const conv::problem &p,
+std::unique_ptr<const engines::plan> make_staged_plan(std::string_view name, const conv::problem &p,
     const architecture &on, const engines::plan_limits &limits);
 
 }  // namespace convgrad::cuda

@@ -64,6 +64,11 @@ void load_kernels(device &d) {
                     CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, dense_shared),
             name_of(dense));
     }
+    for (auto i = static_cast<std::size_t>(kernel::staged_data_k3p_f32);
+         i <= static_cast<std::size_t>(kernel::staged_weights_k7s2c_f16); ++i)
+        d.check(cu.cuFuncSetAttribute(d.functions[i],
+                    CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, staged_most_shared),
+            name_of(static_cast<kernel>(i)));
 }
 
 void make_pool(device &d) {

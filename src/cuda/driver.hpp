@@ -40,7 +40,17 @@ struct driver {
     X(cuMemPoolSetAttribute)                                                                       \
     X(cuMemPoolTrimTo)                                                                             \
     X(cuMemAllocFromPoolAsync)                                                                     \
-    X(cuMemFreeAsync)
+    X(cuMemFreeAsync)                                                                              \
+    X(cuMemAlloc)                                                                                  \
+    X(cuMemFree)                                                                                   \
+    X(cuMemcpyHtoD)                                                                                \
+    X(cuMemcpyDtoH)                                                                                \
+    X(cuMemcpyDtoDAsync)                                                                           \
+    X(cuEventCreate)                                                                               \
+    X(cuEventDestroy)                                                                              \
+    X(cuEventRecord)                                                                               \
+    X(cuEventSynchronize)                                                                          \
+    X(cuEventElapsedTime)
 #define CONVGRAD_DECLARE(name) decltype(&::name) name = nullptr;
     CONVGRAD_DRIVER_FUNCTIONS(CONVGRAD_DECLARE)
 #undef CONVGRAD_DECLARE

@@ -27,7 +27,8 @@ std::vector<std::string> devices() {
     return lines;
 }
 
-constexpr entry offered = {CONVGRAD_VERSION_STRING, &make, &trim_pools, &devices};
+constexpr entry offered = {
+    CONVGRAD_VERSION_STRING, &make, &trim_pools, &devices, &tools_of_devices};
 
 }  // namespace
 

@@ -2,6 +2,7 @@
 // version is compared, and then C++ objects pass between them.
 #pragma once
 
+#include "cuda/tools.hpp"
 #include "engine/engine.hpp"
 
 namespace convgrad::cuda {
@@ -13,6 +14,7 @@ struct entry {
     /// One line for each device: "NVIDIA H200, compute capability 9.0, 132 multiprocessors, 139
     /// GiB".
     std::vector<std::string> (*devices)();
+    const device_tools *tools;
 };
 
 inline constexpr const char *entry_name = "convgrad_cuda_entry";

@@ -79,4 +79,8 @@ std::vector<std::string> describe_devices() {
     return the_entry().devices();
 }
 
+const device_tools &tools() {
+    return *the_entry().tools;
+}
+
 }  // namespace convgrad::cuda

@@ -52,24 +52,24 @@ TEST(cuda_depthwise, integers_are_exact) {
     rng random(7);
     workbench bench;
     gpu_bench gpu;
-    std::uint64_t seed = 0, taken = 0, planes = 0;
+    std::uint64_t seed = 0, taken = 0, staged = 0;
     for_each_layer(random, [&](const problem &p) {
         if (testing::Test::HasFailure()) return;
         bench.load(p, fill::integers, ++seed);
         bench.run_reference();
-        for (const std::string_view algorithm : {"cuda.depthwise", "cuda.planes"}) {
+        for (const std::string_view algorithm : {"cuda.depthwise", "cuda.staged"}) {
             try {
                 gpu.run(bench, algorithm);
             } catch (const error &e) {
                 ASSERT_EQ(e.code(), error_code::unsupported) << e.what();
                 continue;
             }
-            ++(algorithm == "cuda.planes" ? planes : taken);
+            ++(algorithm == "cuda.staged" ? staged : taken);
             ASSERT_EQ(bench.compare_exact(), "") << algorithm;
         }
     });
     EXPECT_GT(taken, seed * 3 / 4);
-    EXPECT_GT(planes, seed / 20);
+    EXPECT_GT(staged, seed / 20);
 }
 
 TEST(cuda_depthwise, reals_within_bound_and_the_same_bits_on_any_grid) {
@@ -82,7 +82,7 @@ TEST(cuda_depthwise, reals_within_bound_and_the_same_bits_on_any_grid) {
         if (testing::Test::HasFailure()) return;
         bench.load(p, fill::reals, ++seed);
         bench.run_reference();
-        for (const std::string_view algorithm : {"cuda.depthwise", "cuda.planes"}) {
+        for (const std::string_view algorithm : {"cuda.depthwise", "cuda.staged"}) {
             try {
                 gpu.run(bench, algorithm);
             } catch (const error &) {
@@ -124,9 +124,7 @@ TEST(cuda_depthwise, layers_of_networks_are_exact) {
                     set_layouts(p, layout, weights_layout::oix, layout);
                     bench.load(p, fill::integers, ++seed);
                     bench.run_reference();
-                    EXPECT_EQ(gpu.run(bench), layout == data_layout::ncx && stride == 1
-                                                  ? "cuda.planes"
-                                                  : "cuda.depthwise");
+                    EXPECT_EQ(gpu.run(bench), "cuda.staged");
                     ASSERT_EQ(bench.compare_exact(), "");
                 }
 }

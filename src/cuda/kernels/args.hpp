@@ -4,6 +4,7 @@
 // sizes fit (see host side of each kernel).
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
 namespace convgrad::cuda {
@@ -113,6 +114,70 @@ constexpr int depthwise_back_columns = 8;  // backward data, stride 2
 constexpr int depthwise_threads = 128;
 constexpr int depthwise_most_rows = 64;  // of a segment
 
+/// How taps meet positions: stride 1 (and its backward data, mirrored), stride 2, backward data of
+/// stride 2.
+enum class staged_mode : std::int32_t { plain, strided, back };
+
+/// What a thread of a staged kernel computes: a patch of outputs, from a window of inputs.
+struct staged_shape {
+    int rows, columns;          // of the patch
+    int in_rows, in_columns;    // of its window
+    int row_step, column_step;  // of the input, from patch to patch
+    int first;  // where the window of output 0 starts, if the pad is half the kernel
+};
+constexpr staged_shape staged_shape_of(int taps, staged_mode mode, bool planes) {
+    const bool back = mode == staged_mode::back;
+    const int stride = mode == staged_mode::strided ? 2 : 1, parity = taps / 2 % 2;
+    const int rows = planes && !back ? 7 : 4, columns = back ? 8 : planes ? 4 : 7;
+    if (back)
+        return {rows, columns, rows / 2 + taps / 2, columns / 2 + taps / 2, rows / 2, columns / 2,
+            (taps / 2 - parity) / 2 + parity - taps / 2};
+    return {rows, columns, (rows - 1) * stride + taps, (columns - 1) * stride + taps, rows * stride,
+        columns * stride, -(taps / 2)};
+}
+
+/// Channels of a thread: pairs of short values where sums and taps fit into registers.
+constexpr int staged_channels(int taps, staged_mode mode, bool planes, std::size_t element) {
+    if (planes || element != 2 || mode == staged_mode::strided) return 1;
+    return taps == 3 || (taps == 5 && mode == staged_mode::plain) ? 2 : 1;
+}
+
+/// How rows of a tensor get into shared memory: in chunks of `unit` elements, `units` of which make
+/// a line, and `lines` a row. Lines are columns, or planes.
+struct staged_copy {
+    wide c, y, x;          // strides of the tensor
+    std::int32_t columns;  // of the tensor
+    std::int32_t unit, units, lines;
+    wide unit_step, line_step;          // in the tensor
+    std::int32_t row_step;              // rows that a block copies at once
+    std::int32_t next_unit, next_line;  // to a thread's next chunk, where a row has more of them
+    std::int32_t unit_columns;          // columns of such a unit: 1, or the same (planes)
+    std::int32_t first, window, strip_step;  // columns that a strip needs
+    std::int32_t shift;                      // column 0 of strip 0 goes to this column
+    std::int32_t line, row;                  // steps in shared memory, in elements
+};
+
+/// Depthwise passes through shared memory: see staged.cuh.
+struct staged_args {
+    depthwise_args base;  // the problem
+    staged_copy copy, dst_copy;
+    std::int32_t lanes, column_groups, row_groups;  // threads of a block
+    std::int32_t block_channels, channel_blocks;
+    std::int32_t strips, strip_columns;
+    std::int32_t segments, segment_rows, items;  // items: images × segments
+    std::int32_t band_rows, window_rows, row_shift;
+    std::int32_t band_step;  // rows of the input from band to band
+    std::int32_t slots;      // rows of the ring
+    std::int32_t lead;       // columns before the first, in planes
+    std::int32_t ring_bytes, dst_bytes;
+    std::int32_t box_bytes;  // for outputs of whole planes, stored together; 0: each thread stores
+    std::int32_t part_items, blocks;
+    std::int32_t store_unit;  // columns (planes) or channels stored at once; 0: not only sums
+};
+
+constexpr int staged_threads = 256;
+constexpr int staged_most_shared = 98304;  // bytes of a block
+
 /// Dense data passes on tensor cores: operands packed with channels next to each other.
 struct dense_args {
     data_args data;              // the problem as it is: epilogue, and sums with care
@@ -120,6 +185,17 @@ struct dense_args {
     const void *packed_weights;  // [group][out channel][tap][channels]
     std::int32_t channels;       // of a group, padded to 16 bytes
 };
+
+/// Loops that show what a device can do.
+struct peak_args {
+    const void *data;
+    float *out;
+    wide bytes;
+    std::int32_t rounds;
+};
+
+constexpr int peak_threads = 256, peak_blocks = 8;  // blocks of a multiprocessor
+constexpr int peak_fma_chains = 8, peak_unroll = 16, peak_mma_chains = 8;
 
 /// Packs data or weights for a dense pass; what pads channels is zero.
 struct pack_args {

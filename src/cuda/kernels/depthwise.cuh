@@ -13,6 +13,12 @@ namespace convgrad::cuda::depthwise {
 constexpr int columns = depthwise_columns;
 constexpr int threads = depthwise_threads;
 
+/// Neighbours that are loaded or stored at once.
+template <typename T, int X>
+struct alignas(sizeof(T) * X) pack {
+    T v[X];
+};
+
 /// Where a thread works: the image, the strip's first column, the segment's rows.
 struct place {
     int n, x, y, rows;
