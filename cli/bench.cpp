@@ -109,7 +109,7 @@ std::string json_line(const bench_result &r) {
     return fmt::format(
         R"({{{}, "isa": {}, "algorithm": {}, "threads": {}, "min_ms": {:.6g}, "median_ms": {:.6g}, )"
         R"("gflops": {:.6g}, "roofline": {:.4g}}})",
-        json_case(r.what), json_string(to_string(r.set)), json_string(r.algorithm), r.threads,
+        json_case(r.what), json_string(r.uses), json_string(r.algorithm), r.threads,
         r.min_seconds * 1e3, r.median_seconds * 1e3, r.gflops(), r.roofline());
 }
 
@@ -128,9 +128,8 @@ std::string table_text(const std::vector<bench_result> &results) {
         const op_case &c = r.what;
         t.row({std::string(to_string(c.kind)), std::string(to_string(c.type)),
             fmt::format("{} {}", to_string(c.data), weights_text(c)),
-            c.problem->name.empty() ? to_text(*c.problem) : c.problem->name, r.algorithm,
-            std::string(to_string(r.set)), std::to_string(r.threads),
-            fmt::format("{:.3f}", r.min_seconds * 1e3),
+            c.problem->name.empty() ? to_text(*c.problem) : c.problem->name, r.algorithm, r.uses,
+            std::to_string(r.threads), fmt::format("{:.3f}", r.min_seconds * 1e3),
             fmt::format("{:.3f}", r.median_seconds * 1e3), fmt::format("{:.1f}", r.gflops()),
             fmt::format("{:.1f}", r.gigabytes()), fmt::format("{:.0f} %", r.roofline() * 100),
             r.bound.compute_bound() ? "compute" : "memory"});

@@ -28,7 +28,7 @@ struct bench_options {
 struct bench_result {
     op_case what;
     std::string algorithm;
-    isa set = isa::portable;  // of the kernel that ran
+    std::string uses;  // of the engine: the instruction set of the kernel that ran, "sm_90"
     int threads = 0;
     double min_seconds = 0, median_seconds = 0;
     limit bound;

@@ -27,7 +27,7 @@ plan_times time_plan(const op_call &call, const engine &on) {
     std::vector<double> times;
     for (std::size_t i = 0; i < repeats; ++i) {
         const clock::time_point start = clock::now();
-        const auto plan = plan_of(call, on);
+        const auto plan = any_plan_of(call, on);
         times.push_back(std::chrono::duration<double, std::micro>(clock::now() - start).count());
     }
     const double first = times.front();
@@ -35,11 +35,12 @@ plan_times time_plan(const op_call &call, const engine &on) {
     return {first, times.front(), times[repeats / 2]};
 }
 
-std::string plan_json(const op_case &c, const cpu::plan &plan, int threads, const plan_times &t) {
+std::string plan_json(
+    const op_case &c, const engines::plan &plan, int threads, const plan_times &t) {
     return fmt::format(R"({{{}, "isa": {}, "algorithm": {}, "threads": {}, "plan_us": {:.3f}, )"
                        R"("plan_median_us": {:.3f}, "plan_first_us": {:.3f}}})",
-        json_case(c), json_string(to_string(plan.instruction_set())), json_string(plan.algorithm()),
-        threads, t.least, t.median, t.first);
+        json_case(c), json_string(plan.facts().uses), json_string(plan.algorithm()), threads,
+        t.least, t.median, t.first);
 }
 
 /// What the plans of one op and algorithm cost.
@@ -61,7 +62,7 @@ int run_bench_plan(const bench_options &options, const std::vector<op_case> &cas
         const engine &on = engines.get(c.on);
         const op_call call = make_call(c, false);
         const plan_times t = time_plan(call, on);
-        const auto plan = plan_of(call, on);
+        const auto plan = any_plan_of(call, on);
         plan_summary &g = groups[{std::string(to_string(c.kind)), std::string(plan->algorithm())}];
         g.times.push_back(t.median);
         if (t.median > g.worst) {

@@ -370,6 +370,7 @@ check_result check_data(
         const runner ready(r.call, r.data, on);
         r.plan = ready.describe();
         ready.execute();
+        ready.fetch();
         result.detail = judge(r, options);
         if (result.detail.empty()) result.detail = judge_diff_bias(r);
         if (!result.detail.empty()) {

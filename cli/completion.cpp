@@ -27,10 +27,11 @@ std::string values_of(const std::string &name) {
     const math_mode modes[] = {math_mode::strict, math_mode::accurate, math_mode::fast};
     static const std::map<std::string, std::string> values = {{"--op", names_of(computed_ops())},
         {"OP", names_of(computed_ops())}, {"--dtype", names_of(types)},
-        {"--isa", names_of(all_isas)}, {"--math", names_of(modes)}, {"--data-format", "NXC NCX"},
-        {"--weights-format", "XIO OIX XOI IOX"}, {"--model", "classifier autoencoder"},
-        {"SHELL", "bash"}, {"--batch", "<file>"}, {"--html", "<file>"}, {"--checkpoint", "<file>"},
-        {"--resume", "<file>"}, {"--data", "<directory>"}};
+        {"--isa", names_of(all_isas)}, {"--math", names_of(modes)}, {"--engine", "cpu cuda"},
+        {"--data-format", "NXC NCX"}, {"--weights-format", "XIO OIX XOI IOX"},
+        {"--model", "classifier autoencoder"}, {"SHELL", "bash"}, {"--batch", "<file>"},
+        {"--html", "<file>"}, {"--checkpoint", "<file>"}, {"--resume", "<file>"},
+        {"--data", "<directory>"}};
     const auto found = values.find(name);
     return found == values.end() ? "" : found->second;
 }

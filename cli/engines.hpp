@@ -15,8 +15,12 @@ public:
         const auto found = engines_.find(choice);
         if (found != engines_.end()) return found->second;
         engine_options options;
-        options.threads = choice.threads;
-        options.max_isa = choice.max_isa;
+        options.kind = choice.kind;
+        options.device = choice.device;
+        if (choice.kind == engine_kind::cpu) {
+            options.threads = choice.threads;
+            options.max_isa = choice.max_isa;
+        }
         options.math = choice.math;
         return engines_.emplace(choice, engine(options)).first->second;
     }

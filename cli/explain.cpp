@@ -5,6 +5,7 @@
 
 #include "bench.hpp"
 #include "cpu/pool.hpp"
+#include "engine/engine.hpp"
 #include "engines.hpp"
 #include "output.hpp"
 #include "peaks.hpp"
@@ -43,24 +44,30 @@ struct explanation {
     op_case what;
     op_call call;
     std::vector<engines::verdict> refusals;
-    std::unique_ptr<const cpu::plan> plan;
+    std::unique_ptr<const engines::plan> plan;
+    std::string where;  // the engine in words
     limit bound;
     int bound_threads;  // this machine's, if the case asks for more than it has
     cpu::work_cut cut;
-    isa set;
     int threads;
-    math_mode math;
 };
 
 explanation examine(const op_case &c, engine_cache &engines, machine_peaks &peaks) {
     const engine &on = engines.get(c.on);
     engine_choice here = c.on;
     here.threads = std::min(on.threads(), cpu::available_cores());
-    explanation e{c, make_call(c, false), {}, {}, {}, here.threads, {}, on.instruction_set(),
-        on.threads(), on.math()};
-    e.plan = plan_of(e.call, on, &e.refusals);
+    explanation e{c, make_call(c, false), {}, {}, {}, {}, here.threads, {}, on.threads()};
     e.bound = peaks.limit_of(e.call, engines.get(here));
-    e.cut = e.plan->cut(on.threads());
+    if (c.on.kind == engine_kind::cuda) {
+        e.where = fmt::format("{}, math {}", on.get().backend->name(), to_string(on.math()));
+        e.plan = any_plan_of(e.call, on, &e.refusals);
+        return e;
+    }
+    e.where = fmt::format("{}, {} threads, math {}", to_string(on.instruction_set()), on.threads(),
+        to_string(on.math()));
+    std::unique_ptr<const cpu::plan> plan = plan_of(e.call, on, &e.refusals);
+    e.cut = plan->cut(on.threads());
+    e.plan = std::move(plan);
     return e;
 }
 
@@ -117,10 +124,10 @@ std::string json_text(const explanation &e) {
         json_string(to_string(e.what.kind)), json_string(to_string(e.what.type)),
         json_string(to_string(e.what.data)), json_string(weights_text(e.what)),
         json_string(to_text(*e.what.problem, false)), json_string(e.what.problem->name),
-        json_string(to_string(e.plan->instruction_set())), json_string(e.plan->algorithm()),
-        e.threads, json_string(e.plan->describe()), e.plan->workspace(), e.bound.flops * 1e-9,
-        e.bound.bytes, e.bound.compute_bound() ? "compute" : "memory", e.cut.balance(),
-        e.cut.elapsed_seconds(), e.cut.parts, e.cut.parts_bytes, e.cut.worthwhile, stages, refused);
+        json_string(e.plan->facts().uses), json_string(e.plan->algorithm()), e.threads,
+        json_string(e.plan->describe()), e.plan->workspace(), e.bound.flops * 1e-9, e.bound.bytes,
+        e.bound.compute_bound() ? "compute" : "memory", e.cut.balance(), e.cut.elapsed_seconds(),
+        e.cut.parts, e.cut.parts_bytes, e.cut.worthwhile, stages, refused);
 }
 
 void print_text(const explanation &e) {
@@ -134,11 +141,11 @@ void print_text(const explanation &e) {
     t.column("").column("");
     t.row({"pass", fmt::format("{}, {} outputs of {} products each", pass_name(call.problem.what),
                        call.elements_of(call.output), terms_of(call.problem))});
-    t.row({"engine",
-        fmt::format("{}, {} threads, math {}", to_string(e.set), e.threads, to_string(e.math))});
-    t.row({"algorithm",
-        fmt::format("{}, {}", e.plan->algorithm(), to_string(e.plan->instruction_set()))});
+    t.row({"engine", e.where});
+    t.row({"algorithm", fmt::format("{}, {}", e.plan->algorithm(), e.plan->facts().uses)});
     t.row({"blocks", e.plan->describe()});
+    if (c.on.kind == engine_kind::cuda)
+        t.row({"predicted", fmt::format("{:.3g} ms", e.plan->facts().seconds * 1e3)});
     t.row({"workspace", bytes_text(static_cast<double>(e.plan->workspace()))});
     t.row({"work", fmt::format("{:.4g} GFLOP, {} of tensors, {:.3g} FLOP per byte", l.flops * 1e-9,
                        bytes_text(l.bytes), l.flops / l.bytes)});
@@ -146,7 +153,7 @@ void print_text(const explanation &e) {
         {e.bound_threads < e.threads ? fmt::format("limit on {} cores", e.bound_threads) : "limit",
             limit_text(l)});
     put("{}", t.text(2));
-    print_cut(e.cut);
+    if (c.on.kind == engine_kind::cpu) print_cut(e.cut);
 
     table others;
     others.column("other algorithms").column("isa").column("why not");

@@ -9,11 +9,13 @@
 #include <fmt/ranges.h>
 
 #include <convgrad/engine.hpp>
+#include <convgrad/error.hpp>
 #include <convgrad/version.hpp>
 
 #include "cpu/isa.hpp"
 #include "cpu/plan.hpp"
 #include "cpu/pool.hpp"
+#include "cuda/load.hpp"
 #include "options.hpp"
 #include "output.hpp"
 #include "table.hpp"
@@ -46,6 +48,19 @@ std::string environment() {
                        : fmt::format("{}", fmt::join(set, " "));
 }
 
+/// A row for each GPU, or why there is none.
+std::vector<std::pair<std::string, std::string>> cuda_facts() {
+    std::vector<std::pair<std::string, std::string>> rows;
+    try {
+        for (const std::string &device : cuda::describe_devices())
+            rows.emplace_back(fmt::format("engine cuda:{}", rows.size()), device);
+    } catch (const error &e) {
+        rows.emplace_back("engine cuda", fmt::format("none: {}", e.what()));
+    }
+    if (rows.empty()) rows.emplace_back("engine cuda", "none: there is no NVIDIA GPU");
+    return rows;
+}
+
 }  // namespace
 
 std::vector<std::pair<std::string, std::string>> environment_facts(const engine &on) {
@@ -69,6 +84,7 @@ int run_info() {
     table t;
     t.column("").column("");
     for (const auto &[name, value] : environment_facts(default_engine())) t.row({name, value});
+    for (const auto &[name, value] : cuda_facts()) t.row({name, value});
     put("{}", t.text());
     return 0;
 }

@@ -253,11 +253,18 @@ std::string_view weights_text(const op_case &c) {
     return has_weights(c.kind) ? to_string(c.weights) : "-";
 }
 
+std::string engine_name(const engine_choice &on) {
+    return on.kind == engine_kind::cpu ? "cpu" : fmt::format("cuda:{}", on.device);
+}
+
 std::string selecting_options(const op_case &c, int engine_threads) {
     std::string text = fmt::format("--op {} --dtype {} --data-format {}", to_string(c.kind),
         to_string(c.type), to_string(c.data));
     if (has_weights(c.kind)) text += fmt::format(" --weights-format {}", to_string(c.weights));
-    text += fmt::format(" --threads {} --isa {}", engine_threads, to_string(c.on.max_isa));
+    if (c.on.kind == engine_kind::cpu)
+        text += fmt::format(" --threads {} --isa {}", engine_threads, to_string(c.on.max_isa));
+    else
+        text += fmt::format(" --engine {}", engine_name(c.on));
     if (c.on.math != math_mode::accurate) text += fmt::format(" --math {}", to_string(c.on.math));
     return fmt::format("{} '{}'", text, to_text(*c.problem));
 }

@@ -23,6 +23,8 @@ struct engine_choice {
     int threads = 0;  // 0: as many as the library takes by itself
     isa max_isa = isa::best;
     math_mode math = math_mode::accurate;
+    engine_kind kind = engine_kind::cpu;  // another one has neither threads nor instruction sets
+    int device = 0;
 
     friend auto operator<=>(const engine_choice &, const engine_choice &) = default;
 };
@@ -50,6 +52,9 @@ std::vector<ops::weights_format> weights_formats_of(op_kind kind);
 
 /// The weights format of a case; "-" where there are no weights.
 std::string_view weights_text(const op_case &c);
+
+/// "cpu", "cuda:0".
+std::string engine_name(const engine_choice &on);
 
 /// The options that select exactly this case on `engine_threads` threads, problem included.
 std::string selecting_options(const op_case &c, int engine_threads);

@@ -95,6 +95,36 @@ std::vector<isa> parse_isas(std::string_view text) {
     return chosen;
 }
 
+/// An engine by its name, without its settings.
+struct place {
+    engine_kind kind = engine_kind::cpu;
+    int device = 0;
+    friend bool operator==(const place &, const place &) = default;
+};
+
+std::vector<place> parse_places(std::string_view text) {
+    if (text.empty()) return {{}};
+    std::vector<place> list;
+    for (const std::string &part : split_list(text)) {
+        place on;
+        const std::string name = part.substr(0, part.find(':'));
+        const bool numbered = name.size() < part.size();
+        bool known = same_letters(part, "cpu");
+        if (same_letters(name, "cuda")) {
+            on.kind = engine_kind::cuda;
+            known = !numbered
+                    || (read_number(std::string_view(part).substr(name.size() + 1), on.device)
+                        && on.device >= 0);
+        }
+        if (!known)
+            throw usage_error(
+                fmt::format("--engine {}: expected cpu, cuda or cuda:N, a device from 0", part));
+        if (std::find(list.begin(), list.end(), on) == list.end()) list.push_back(on);
+    }
+    if (list.empty()) throw usage_error("--engine needs a value");
+    return list;
+}
+
 const std::vector<op_kind> convolution_ops = {op_kind::convolution,
     op_kind::convolution_backward_data, op_kind::convolution_backward_weights};
 const std::vector<op_kind> transposed_ops = {op_kind::conv_transpose,
@@ -158,9 +188,21 @@ choices parse_choices(const selection_options &options) {
     const auto modes = parse_names<math_mode>("--math", options.math,
         {math_mode::strict, math_mode::accurate, math_mode::fast}, {math_mode::accurate});
     const std::vector<int> threads = parse_threads(options.threads);
-    for (isa set : parse_isas(options.isas))
-        for (math_mode mode : modes)
-            for (int n : threads) c.engines.push_back({n, set, mode});
+    const std::vector<isa> sets = parse_isas(options.isas);
+    const std::vector<place> places = parse_places(options.engines);
+    for (const place &on : places) {
+        if (on.kind == engine_kind::cpu)
+            for (isa set : sets)
+                for (math_mode mode : modes)
+                    for (int n : threads) c.engines.push_back({n, set, mode, on.kind, on.device});
+        else
+            for (math_mode mode : modes)
+                c.engines.push_back({0, isa::portable, mode, on.kind, on.device});
+    }
+    const bool any_cpu = std::any_of(
+        places.begin(), places.end(), [](const place &on) { return on.kind == engine_kind::cpu; });
+    if (!any_cpu && !(options.threads.empty() && options.isas.empty()))
+        throw usage_error("--threads and --isa are for the CPU, which --engine does not name");
     if (!options.match.empty()) c.match.emplace("--match", options.match);
     c.mb = options.mb;
     return c;
@@ -315,6 +357,8 @@ void add_selection_options(CLI::App &app, selection_options &options, op_argumen
                                  const char *help) {
         app.add_option(name, value, help)->check(some_text())->option_text(text)->group(where);
     };
+    engine_list("--engine", options.engines, "ENGINE,...",
+        "cpu, cuda or cuda:N (a GPU's number); default: cpu");
     engine_list("--threads", options.threads, "N,...", "Numbers of threads; default: all cores");
     engine_list("--isa", options.isas, "ISA,...",
         "Highest instruction sets: portable, avx2, avx512, avx512_bf16, amx_bf16, neon or all "

@@ -22,7 +22,7 @@ namespace convgrad::cli {
 /// As typed; expand() makes sense of them.
 struct selection_options {
     std::vector<std::string> problems, batches;
-    std::string ops, types, data_formats, weights_formats, threads, isas, math;
+    std::string ops, types, data_formats, weights_formats, engines, threads, isas, math;
     std::string match;
     dim mb = 0;
     bool deconv = false, allow_empty = false;

@@ -17,6 +17,7 @@
 #include "cpu/backend.hpp"
 #include "cpu/isa.hpp"
 #include "data.hpp"
+#include "engine/engine.hpp"
 #include "options.hpp"
 
 namespace convgrad::cli {
@@ -126,6 +127,18 @@ struct candidate {
     std::string name;
 };
 
+/// What is to be done, wherever.
+limit work_of(const op_call &call) {
+    limit l;
+    l.flops = 2 * conv::macs(call.problem);
+    if (call.problem.what == conv::pass::backward_bias)  // one addition for each element
+        l.flops = static_cast<double>(call.elements_of(role::dst));
+    l.needed = l.flops;
+    for (const conv::axis &a : call.problem.x) l.needed *= share_inside(a);
+    l.bytes = bytes_of(call);
+    return l;
+}
+
 }  // namespace
 
 void machine_peaks::release::operator()(void *p) const {
@@ -176,7 +189,37 @@ const char *machine_peaks::buffer(std::size_t bytes) {
     return static_cast<const char *>(buffer_.get());
 }
 
+const cuda::device_peaks &machine_peaks::of_device(const engine &on) {
+    const int device = on.get().backend->facts().device;
+    const auto known = devices_.find(device);
+    if (known != devices_.end()) return known->second;
+    return devices_[device] = cuda::tools().peaks(device);
+}
+
+limit machine_peaks::device_limit(const op_call &call, const engine &on) {
+    const conv::problem &p = call.problem;
+    const cuda::device_peaks &peaks = of_device(on);
+    const bool depthwise = p.groups > 1 && std::min(p.ic, p.oc) == 1;
+    candidate best = {peaks.fma, "fma"};
+    if (!depthwise && p.type != data_type::f32)
+        best = {peaks.tensor, "tensor cores"};
+    else if (!depthwise && p.math != math_mode::strict && peaks.tensor / 6 > peaks.fma)
+        best = {peaks.tensor / 6, "tensor cores / 6"};  // three TF32 products at half the rate
+    constexpr double cached = 16e6;
+    limit l = work_of(call);
+    l.peak_flops = best.flops;
+    l.unit = best.name;
+    l.peak_bandwidth = l.bytes < cached ? peaks.l2 : peaks.memory;
+    return l;
+}
+
 std::string machine_peaks::describe(const engine &on) {
+    if (on.kind() == engine_kind::cuda) {
+        const cuda::device_peaks &p = of_device(on);
+        return fmt::format(
+            "{}: fma {:.0f} GFLOP/s, tensor cores {:.0f}; memory {:.0f} GB/s, L2 {:.0f}",
+            on.get().backend->name(), p.fma * 1e-9, p.tensor * 1e-9, p.memory * 1e-9, p.l2 * 1e-9);
+    }
     std::string text = fmt::format("{}, {} threads: fma {:.0f} GFLOP/s",
         to_string(on.instruction_set()), on.threads(), flops(cpu::peak_unit::fma, on) * 1e-9);
     if (const double v = flops(cpu::peak_unit::dot2, on); v > 0)
@@ -195,6 +238,7 @@ std::string machine_peaks::describe(const engine &on) {
 }
 
 limit machine_peaks::limit_of(const op_call &call, const engine &on) {
+    if (on.kind() == engine_kind::cuda) return device_limit(call, on);
     const conv::problem &p = call.problem;
     const double fma = flops(cpu::peak_unit::fma, on), dot2 = flops(cpu::peak_unit::dot2, on),
                  matrix = flops(cpu::peak_unit::matrix, on);
@@ -213,13 +257,7 @@ limit machine_peaks::limit_of(const op_call &call, const engine &on) {
     }
     const auto best = std::max_element(candidates.begin(), candidates.end(),
         [](const candidate &a, const candidate &b) { return a.flops < b.flops; });
-    limit l;
-    l.flops = 2 * conv::macs(p);
-    if (p.what == conv::pass::backward_bias)  // one addition for each element
-        l.flops = static_cast<double>(call.elements_of(role::dst));
-    l.needed = l.flops;
-    for (const conv::axis &a : p.x) l.needed *= share_inside(a);
-    l.bytes = bytes_of(call);
+    limit l = work_of(call);
     l.peak_flops = best->flops;
     l.unit = best->name;
     l.peak_bandwidth = bandwidth(l.bytes, on);

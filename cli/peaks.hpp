@@ -9,6 +9,7 @@
 
 #include <convgrad/engine.hpp>
 
+#include "cuda/load.hpp"
 #include "op_case.hpp"
 #include "tools/peak.hpp"
 
@@ -38,6 +39,8 @@ public:
     /// Bytes per second that all threads together read, each its part of `working_set` bytes, over
     /// and over: caches where they hold it, memory where they do not.
     double bandwidth(double working_set, const engine &on);
+    /// What the device of a CUDA engine reaches.
+    const cuda::device_peaks &of_device(const engine &on);
     /// One line: what an engine's threads reach, with the bandwidths that were asked for.
     std::string describe(const engine &on);
 
@@ -47,6 +50,8 @@ private:
     };
     std::map<std::tuple<cpu::peak_unit, std::string_view, int>, double> flops_;
     std::map<std::tuple<std::size_t, std::string_view, int>, double> bandwidth_;
+    std::map<int, cuda::device_peaks> devices_;
+    [[nodiscard]] limit device_limit(const op_call &call, const engine &on);
     const char *buffer(std::size_t bytes);
 
     std::unique_ptr<void, release> buffer_;

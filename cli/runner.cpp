@@ -1,8 +1,11 @@
 #include "runner.hpp"
 
+#include <chrono>
+
 #include <convgrad/eager.hpp>
 
 #include "cpu/backend.hpp"
+#include "cuda/load.hpp"
 #include "engine/engine.hpp"
 
 namespace convgrad::cli {
@@ -41,6 +44,18 @@ compiled_partition compile(const op_call &call, const engine &on) {
     return g.partitions().at(0).compile(on);
 }
 
+/// From a tensor's first element to behind its last, what lies between them included.
+std::size_t bytes_spanned(const logical_tensor &t) {
+    dim packed = 1, last = 0;
+    for (std::size_t i = t.shape->size(); i-- > 0;) {
+        const dim length = (*t.shape)[i];
+        if (length == 0) return 0;
+        last += (length - 1) * (t.strides.empty() ? packed : t.strides[i]);
+        packed *= length;
+    }
+    return static_cast<std::size_t>(last + 1) * size_of(t.type);
+}
+
 }  // namespace
 
 conv::buffers fill_tensors(const op_call &call, tensor_store &store, const filling &with) {
@@ -58,6 +73,11 @@ conv::buffers fill_tensors(const op_call &call, tensor_store &store, const filli
 
 runner::runner(const op_call &call, const conv::buffers &data, const engine &on)
     : compiled_(compile(call, on)), on_(on) {
+    if (on.kind() == engine_kind::cuda)
+        there_ = std::make_unique<device_memory>(on.get().backend->facts().device);
+    const auto place = [&](void *memory, const logical_tensor &t) {
+        return there_ != nullptr ? there_->copy_of(memory, bytes_spanned(t)) : memory;
+    };
     void *const slots[] = {data.src, data.weights, data.dst, data.bias};
     for (std::size_t i = 0; i < compiled_.inputs().size(); ++i) {
         const logical_tensor &t = compiled_.inputs()[i];
@@ -65,17 +85,42 @@ runner::runner(const op_call &call, const conv::buffers &data, const engine &on)
             i < call.inputs.size() ? slots[static_cast<std::size_t>(call.inputs[i])] : data.bias;
         if (call.problem.add && i + 1 == compiled_.inputs().size())
             memory = const_cast<void *>(data.add);
-        inputs_.emplace_back(memory, t.type, *t.shape, t.strides);
+        inputs_.emplace_back(place(memory, t), t.type, *t.shape, t.strides);
     }
     for (std::size_t i = 0; i < compiled_.outputs().size(); ++i) {
         const logical_tensor &t = compiled_.outputs()[i];
         void *memory = i == 0 ? slots[static_cast<std::size_t>(call.output)] : data.bias;
-        outputs_.emplace_back(memory, t.type, *t.shape, t.strides);
+        results_.push_back(memory);
+        outputs_.emplace_back(place(memory, t), t.type, *t.shape, t.strides);
     }
 }
 
 void runner::execute() const {
     compiled_.execute(on_, inputs_, outputs_);
+    on_.wait();
+}
+
+void runner::fetch() const {
+    if (there_ == nullptr) return;
+    for (void *result : results_) there_->fetch(result);
+}
+
+double runner::seconds() const {
+    if (there_ == nullptr) {
+        const auto start = std::chrono::steady_clock::now();
+        compiled_.execute(on_, inputs_, outputs_);
+        return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    }
+    const auto work = [](void *self) {
+        const auto &mine = *static_cast<const runner *>(self);
+        mine.compiled_.execute(mine.on_, mine.inputs_, mine.outputs_);
+    };
+    return cuda::tools().seconds(on_.get(), work, const_cast<runner *>(this));
+}
+
+std::unique_ptr<const engines::plan> any_plan_of(
+    const op_call &call, const engine &on, std::vector<engines::verdict> *refusals) {
+    return on.get().backend->make_plan(call.problem, on.get().limits(), refusals);
 }
 
 std::unique_ptr<const cpu::plan> plan_of(

@@ -7,6 +7,7 @@
 
 #include "cpu/plan.hpp"
 #include "data.hpp"
+#include "device_memory.hpp"
 #include "op_case.hpp"
 
 namespace convgrad::cli {
@@ -18,17 +19,26 @@ class runner {
 public:
     /// Goes the public way: graph, partition, compile.
     runner(const op_call &call, const conv::buffers &data, const engine &on);
+    /// Computes on the engine; complete at return. A device has copies of the tensors.
     void execute() const;
+    /// Brings what a device has computed to where the host's tensors are.
+    void fetch() const;
+    /// How long an execution takes on the engine: its own time, without calls from the host.
+    [[nodiscard]] double seconds() const;
     /// One line: op, algorithm, instruction set, blocks.
     [[nodiscard]] std::string describe() const { return compiled_.describe(); }
 
 private:
     compiled_partition compiled_;
     stream on_;
+    std::unique_ptr<device_memory> there_;  // null: the host's memory is used
+    std::vector<void *> results_;           // on the host
     std::vector<tensor> inputs_, outputs_;
 };
 
-/// The plan that the library makes for a call on an engine.
+/// The plan that the library makes for a call on any engine, and on a CPU.
+std::unique_ptr<const engines::plan> any_plan_of(
+    const op_call &call, const engine &on, std::vector<engines::verdict> *refusals = nullptr);
 std::unique_ptr<const cpu::plan> plan_of(
     const op_call &call, const engine &on, std::vector<engines::verdict> *refusals = nullptr);
 

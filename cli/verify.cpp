@@ -25,7 +25,8 @@ struct tally {
 /// The same case but for the number of threads.
 bool same_but_threads(const op_case &a, const op_case &b) {
     return a.problem == b.problem && a.kind == b.kind && a.type == b.type && a.data == b.data
-           && a.weights == b.weights && a.on.max_isa == b.on.max_isa && a.on.math == b.on.math;
+           && a.weights == b.weights && a.on.max_isa == b.on.max_isa && a.on.math == b.on.math
+           && a.on.kind == b.on.kind && a.on.device == b.on.device;
 }
 
 std::string headline(const op_case &c) {

@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "cpu/isa.hpp"
+#include "engine/engine.hpp"
 #include "info.hpp"
 #include "output.hpp"
 #include "report/embedded.hpp"
@@ -50,9 +51,11 @@ std::string json_for_script(const nlohmann::json &data) {
 }
 
 std::string engine_label(const engine &on) {
+    const std::string mode =
+        on.math() == math_mode::accurate ? "" : fmt::format(", {}", to_string(on.math()));
+    if (on.kind() == engine_kind::cuda) return fmt::format("{}{}", on.get().backend->name(), mode);
     return fmt::format("{}, {} thread{}{}", to_string(on.instruction_set()), on.threads(),
-        on.threads() == 1 ? "" : "s",
-        on.math() == math_mode::accurate ? "" : fmt::format(", {}", to_string(on.math())));
+        on.threads() == 1 ? "" : "s", mode);
 }
 
 /// Four digits are more than the clock gives.
@@ -62,6 +65,14 @@ double rounded(double x) {
 
 nlohmann::json engine_json(const engine &on, machine_peaks &peaks) {
     nlohmann::json e = {{"label", engine_label(on)}, {"peaks", nlohmann::json::array()}};
+    if (on.kind() == engine_kind::cuda) {
+        const cuda::device_peaks &p = peaks.of_device(on);
+        e["peaks"] = {{{"label", "f32 FMA"}, {"gflops", rounded(p.fma * 1e-9)}},
+            {{"label", "tensor cores"}, {"gflops", rounded(p.tensor * 1e-9)}}};
+        e["bandwidths"] = {{{"label", "memory"}, {"gbs", rounded(p.memory * 1e-9)}},
+            {{"label", "L2"}, {"gbs", rounded(p.l2 * 1e-9)}}};
+        return e;
+    }
     const std::pair<cpu::peak_unit, const char *> units[] = {{cpu::peak_unit::fma, "f32 vectors"},
         {cpu::peak_unit::dot2, "bf16 vectors"}, {cpu::peak_unit::matrix, "matrix engine"}};
     for (const auto &[unit, label] : units)
@@ -81,7 +92,7 @@ nlohmann::json result_json(const bench_result &r, const engine &on) {
     return {{"name", c.problem->name.empty() ? problem : c.problem->name}, {"problem", problem},
         {"op", to_string(c.kind)}, {"dtype", to_string(c.type)},
         {"layout", fmt::format("{} {}", to_string(c.data), weights_text(c))},
-        {"algorithm", r.algorithm}, {"isa", to_string(r.set)}, {"threads", r.threads},
+        {"algorithm", r.algorithm}, {"isa", r.uses}, {"threads", r.threads},
         {"engine", engine_label(on)}, {"min_ms", rounded(r.min_seconds * 1e3)},
         {"median_ms", rounded(r.median_seconds * 1e3)}, {"gflops", rounded(r.gflops())},
         {"gbs", rounded(r.gigabytes())}, {"intensity", rounded(r.bound.flops / r.bound.bytes)},

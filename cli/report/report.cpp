@@ -86,9 +86,9 @@ std::vector<bench_result> layer_results(const train::trainer &trainer, const eng
         r.what.weights = weights_formats_of(t.kind)[0];
         r.what.on = on;
         const op_call call = make_call(r.what, false);
-        const auto plan = plan_of(call, used);
+        const auto plan = any_plan_of(call, used);
         r.algorithm = plan->algorithm();
-        r.set = plan->instruction_set();
+        r.uses = plan->facts().uses;
         r.threads = used.threads();
         r.min_seconds = t.fastest;
         r.median_seconds = t.seconds / static_cast<double>(t.calls);

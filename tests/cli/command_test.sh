@@ -63,6 +63,10 @@ bad 'expected NXC, NCX' verify --data-format NHWC ic3ih5oc4kh3
 bad 'takes XOI or IOX' verify --deconv --weights-format OIX ic3ih5oc4kh3
 bad 'transposed' verify --deconv --op Convolution ic3ih5oc4kh3
 bad '--threads 0' verify --threads 0 ic3ih5oc4kh3
+bad 'expected cpu, cuda or cuda:N' verify --engine gpu ic3ih5oc4kh3
+bad 'expected cpu, cuda or cuda:N' bench --engine cuda:x ic3ih5oc4kh3
+bad 'expected cpu, cuda or cuda:N' explain Convolution --engine cuda:-1 ic3ih5oc4kh3
+bad 'are for the CPU, which --engine does not name' verify --engine cuda --threads 2 ic3ih5oc4kh3
 bad '--threads two' verify --threads two ic3ih5oc4kh3
 bad '--isa mmx' verify --isa mmx ic3ih5oc4kh3
 bad '--math' verify --math exact ic3ih5oc4kh3
@@ -127,6 +131,7 @@ done
 run 0 ops Convolution
 out_has 'floor((L + pads_begin + pads_end - E) / stride) + 1'
 run 0 info
+out_has 'engine cuda'
 out_has 'instruction sets found'
 out_has 'threads'
 out_has 'algorithms'
