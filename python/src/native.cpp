@@ -1,6 +1,8 @@
 // The library for PyTorch's operators in C++: the table of convgrad/torch/_native/api.hpp.
 #include "../convgrad/torch/_native/api.hpp"
 
+#include <map>
+#include <mutex>
 #include <new>
 
 #include <convgrad/eager.hpp>
@@ -48,9 +50,97 @@ bool reported(const native::complaint &report, Work &&work) noexcept {
     return false;
 }
 
+/// The engine of a device, made once; throws what making it throws.
+const engine &engine_of(int device) {
+    static std::mutex guard;
+    static std::map<int, engine> made;
+    const std::lock_guard lock(guard);
+    const auto found = made.find(device);
+    if (found != made.end()) return found->second;
+    return made.emplace(device, engine({.kind = engine_kind::cuda, .device = device}))
+        .first->second;
+}
+
+bool has_device(int device) {
+    try {
+        engine_of(device);
+        return true;
+    } catch (const error &) {
+        return false;
+    }
+}
+
+/// Tensors as they are compiled for.
+std::vector<logical_tensor> logical(const std::vector<tensor> &tensors) {
+    std::vector<logical_tensor> made;
+    for (const tensor &t : tensors) made.emplace_back(made.size(), t.type, t.shape, t.strides);
+    return made;
+}
+
+/// Queues one op, or both gradients, with scratch from whoever owns the queue.
+void run_queued(const native::queue &on, const compiled_partition &ready,
+    const std::vector<tensor> &inputs, const std::vector<tensor> &outputs) {
+    void *scratch = nullptr;
+    if (const std::size_t bytes = ready.workspace_size(); bytes > 0) {
+        scratch = on.take(on.context, bytes);
+        if (scratch == nullptr)
+            throw error(error_code::out_of_memory,
+                "convolution: " + std::to_string(bytes) + " bytes of scratch cannot be had");
+    }
+    // The default stream, by the name that the driver has for it.
+    constexpr std::uintptr_t legacy = 1;
+    void *const native = on.stream != nullptr ? on.stream : reinterpret_cast<void *>(legacy);
+    ready.execute(stream(engine_of(on.device), native), inputs, outputs, scratch);
+}
+
+void queue_op(const native::queue &on, op_kind kind, const std::vector<tensor> &inputs,
+    const std::vector<tensor> &outputs, const attributes &attrs, options opts) {
+    opts.on = &engine_of(on.device);
+    run_queued(on, compile(kind, logical(inputs), logical(outputs), attrs, opts), inputs, outputs);
+}
+
+void queue_forward(const native::queue &on, const native::view &input, const native::view &weight,
+    const native::view *bias, const native::view &output, const native::geometry &where) {
+    std::vector<tensor> inputs = {tensor_of(input), tensor_of(weight)};
+    if (bias != nullptr) inputs.push_back(tensor_of(*bias));
+    queue_op(on, where.transposed ? op_kind::conv_transpose : op_kind::convolution, inputs,
+        {tensor_of(output)}, attributes_of(where), {});
+}
+
+void queue_backward(const native::queue &on, const native::view &grad, const native::view &input,
+    const native::view &weight, const native::view *grad_input, const native::view *grad_weight,
+    const native::view *grad_bias, const native::geometry &where) {
+    const attributes attrs = attributes_of(where);
+    const tensor diff_dst = tensor_of(grad), diff_bias = optional_tensor(grad_bias);
+    options opts{
+        .diff_bias = grad_bias != nullptr ? &diff_bias : nullptr, .on = &engine_of(on.device)};
+    std::vector<tensor> outputs;
+    if (grad_input != nullptr) outputs.push_back(tensor_of(*grad_input));
+    if (grad_weight != nullptr) outputs.push_back(tensor_of(*grad_weight));
+    if (grad_bias != nullptr) outputs.push_back(diff_bias);
+    if (grad_input != nullptr && grad_weight != nullptr) {
+        const std::vector<tensor> inputs = {tensor_of(input), diff_dst, tensor_of(weight)};
+        const op_kind layer = where.transposed ? op_kind::conv_transpose : op_kind::convolution;
+        run_queued(on, compile_backward(layer, logical(inputs), logical(outputs), attrs, opts),
+            inputs, outputs);
+    } else if (grad_input != nullptr) {
+        queue_op(on,
+            where.transposed ? op_kind::conv_transpose_backward_data
+                             : op_kind::convolution_backward_data,
+            {diff_dst, tensor_of(weight)}, outputs, attrs, {});
+    } else if (grad_weight != nullptr) {
+        queue_op(on,
+            where.transposed ? op_kind::conv_transpose_backward_weights
+                             : op_kind::convolution_backward_weights,
+            {tensor_of(input), diff_dst}, outputs, attrs, opts);
+    }
+}
+
 bool forward(const native::view &input, const native::view &weight, const native::view *bias,
-    const native::view &output, const native::geometry &where, const native::complaint &report) {
+    const native::view &output, const native::geometry &where, const native::queue *on,
+    const native::complaint &report) {
     return reported(report, [&] {
+        if (on != nullptr) return queue_forward(*on, input, weight, bias, output, where);
         const auto run = where.transposed ? conv_transpose : convolution;
         run(tensor_of(input), tensor_of(weight), optional_tensor(bias), tensor_of(output),
             attributes_of(where), {});
@@ -59,8 +149,11 @@ bool forward(const native::view &input, const native::view &weight, const native
 
 bool backward(const native::view &grad, const native::view &input, const native::view &weight,
     const native::view *grad_input, const native::view *grad_weight, const native::view *grad_bias,
-    const native::geometry &where, const native::complaint &report) {
+    const native::geometry &where, const native::queue *on, const native::complaint &report) {
     return reported(report, [&] {
+        if (on != nullptr)
+            return queue_backward(
+                *on, grad, input, weight, grad_input, grad_weight, grad_bias, where);
         const attributes attrs = attributes_of(where);
         const tensor diff_dst = tensor_of(grad), diff_bias = optional_tensor(grad_bias);
         const options opts{.diff_bias = grad_bias != nullptr ? &diff_bias : nullptr};
@@ -88,11 +181,12 @@ bool check(const native::view &input, const native::view &weight, const native::
     });
 }
 
-constexpr native::functions table{native::api_version, forward, backward, check};
+constexpr native::functions table{native::api_version, forward, backward, check, has_device};
 
 }  // namespace
 
 void bind_native(nb::module_ &m) {
+    m.def("has_cuda_device", &has_device);
     m.attr("_native") = nb::capsule(&table, native::capsule_name);
 }
 

@@ -1,11 +1,14 @@
-"""convgrad for PyTorch: functions, modules and whole models on the CPU.
+"""convgrad for PyTorch: functions, modules and whole models, on CPUs and CUDA devices.
 
     model = convgrad.torch.accelerate(model)      # swaps the convolutions, keeps the parameters
 
 `conv1d` … `conv_transpose3d` have the signatures of `torch.nn.functional`; `Conv1d` …
 `ConvTranspose3d` are subclasses of PyTorch's modules. Both are differentiable twice and more, work
-under `torch.compile` and autocast, and read and write channels_last tensors in place. What the library
-does not compute (double precision, other devices, meta tensors) goes to PyTorch itself.
+under `torch.compile` and autocast, and read and write channels_last tensors in place. On CUDA devices
+work goes to PyTorch's current stream, with scratch from PyTorch's allocator. What the library does not
+compute (double precision, other devices, meta tensors) goes to PyTorch itself.
+
+`report(model, input)` tells what each convolution takes with this library and without.
 
 The operators behind them are compiled once for the installed PyTorch, in the background of the first
 process that imports this package or by `build_operators()`; `native_operators` tells whether this
@@ -32,6 +35,7 @@ from ._modules import (
 )
 from ._native import build as build_operators
 from ._ops import native as _loaded
+from ._report import Layer, report
 
 native_operators: bool = _loaded is not None
 
@@ -42,6 +46,7 @@ __all__ = [
     "ConvTranspose1d",
     "ConvTranspose2d",
     "ConvTranspose3d",
+    "Layer",
     "accelerate",
     "build_operators",
     "conv1d",
@@ -52,4 +57,5 @@ __all__ = [
     "conv_transpose3d",
     "from_module",
     "native_operators",
+    "report",
 ]

@@ -31,11 +31,29 @@ def _list(value: _Size, axes: int, name: str) -> list[int]:
     return values
 
 
+_cuda_devices: dict[int, bool] = {}
+
+
+@torch.compiler.assume_constant_result
+def _has_cuda_device(index: int) -> bool:
+    if index not in _cuda_devices:
+        _cuda_devices[index] = _core.has_cuda_device(index)
+    return _cuda_devices[index]
+
+
+def has_engine(device: torch.device) -> bool:
+    """Whether the library computes on a device: on CUDA ones with operators in C++ only."""
+    if device.type == "cuda" and _ops.native is not None:
+        return _has_cuda_device(device.index)
+    return device.type == "cpu"
+
+
 def _is_ours(input: Tensor, weight: Tensor) -> bool:
     """Whether the library computes it; under autocast every floating-point input is."""
-    if input.device.type != "cpu" or weight.device.type != "cpu":
+    if input.device != weight.device or not has_engine(input.device):
         return False
-    if torch.is_autocast_enabled("cpu") and torch.get_autocast_dtype("cpu") in _kernels.TYPES:
+    kind = input.device.type
+    if torch.is_autocast_enabled(kind) and torch.get_autocast_dtype(kind) in _kernels.TYPES:
         return input.dtype in _kernels.TYPES and weight.dtype in _kernels.TYPES
     return input.dtype in _kernels.TYPES and input.dtype == weight.dtype
 

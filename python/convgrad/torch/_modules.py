@@ -10,10 +10,19 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from . import _policy
-from ._functions import convolution, transposed
+from ._functions import convolution, has_engine, transposed
 
 _PLAIN = (F.conv1d, F.conv2d, F.conv3d)
 _PLAIN_TRANSPOSED = (F.conv_transpose1d, F.conv_transpose2d, F.conv_transpose3d)
+
+
+def _both(
+    axes: int, is_transposed: bool, rest: tuple[Any, ...]
+) -> tuple[Callable[..., Tensor], Callable[..., Tensor]]:
+    """A layer as this library computes it, and as PyTorch does."""
+    ours = transposed if is_transposed else convolution
+    theirs = (_PLAIN_TRANSPOSED if is_transposed else _PLAIN)[axes - 1]
+    return (lambda x, w, b: ours(axes, x, w, b, *rest), lambda x, w, b: theirs(x, w, b, *rest))
 
 
 def _compute(
@@ -27,9 +36,15 @@ def _compute(
     """The policy "faster": by whoever was faster on such tensors."""
     known = module._convgrad_faster
     if torch.compiler.is_compiling():
-        return ours(input, weight, bias)
+        expected = _policy.is_expected(input, weight, module.groups)
+        return (ours if expected else theirs)(input, weight, bias)
+    if not has_engine(input.device):
+        return theirs(input, weight, bias)
     key = _policy.signature(input, (weight, bias))
     if key not in known:
+        if not _policy.may_measure(input):
+            expected = _policy.is_expected(input, weight, module.groups)
+            return (ours if expected else theirs)(input, weight, bias)
         known[key] = _policy.is_faster(ours, theirs, input, weight, bias)
     return (ours if known[key] else theirs)(input, weight, bias)
 
@@ -47,14 +62,7 @@ class _Convolution:
         rest = (self.stride, padding, self.dilation, self.groups)
         if "_convgrad_faster" not in self.__dict__:
             return convolution(self._axes, input, weight, bias, *rest)
-        return _compute(
-            self,
-            lambda x, w, b: convolution(self._axes, x, w, b, *rest),
-            lambda x, w, b: _PLAIN[self._axes - 1](x, w, b, *rest),
-            input,
-            weight,
-            bias,
-        )
+        return _compute(self, *_both(self._axes, False, rest), input, weight, bias)
 
 
 class _Transposed:
@@ -75,14 +83,7 @@ class _Transposed:
         rest = (self.stride, self.padding, output_padding, self.groups, self.dilation)
         if "_convgrad_faster" not in self.__dict__:
             return transposed(self._axes, input, self.weight, self.bias, *rest)
-        return _compute(
-            self,
-            lambda x, w, b: transposed(self._axes, x, w, b, *rest),
-            lambda x, w, b: _PLAIN_TRANSPOSED[self._axes - 1](x, w, b, *rest),
-            input,
-            self.weight,
-            self.bias,
-        )
+        return _compute(self, *_both(self._axes, True, rest), input, self.weight, self.bias)
 
 
 class Conv1d(_Convolution, nn.Conv1d):
@@ -146,7 +147,7 @@ def from_module(module: nn.Module) -> nn.Module:
     return made
 
 
-def accelerate(model: nn.Module, *, policy: str = "all") -> nn.Module:
+def accelerate(model: nn.Module, *, policy: str | Callable[[nn.Module], bool] = "all") -> nn.Module:
     """Swaps all convolutions of a model, in place, and returns the model.
 
     Parameters stay the same objects, so it may be called before or after an optimizer is made.
@@ -155,13 +156,16 @@ def accelerate(model: nn.Module, *, policy: str = "all") -> nn.Module:
 
     `policy="all"`: this library computes them all. `policy="faster"`: whoever is faster. The first
     time that a layer sees tensors of some shape, type and layout it is computed by both, four times
-    each, and the choice is kept (not under `torch.compile`, where this library computes). Which one
-    it is decides the last bits of the results.
+    each, and the choice is kept (not under `torch.compile` or in the capture of a CUDA graph, where
+    this library computes on CPUs, and on CUDA devices depthwise layers). Which one it is decides the
+    last bits of the results. A function: this library computes the layers for which it is true.
     """
-    if policy not in ("all", "faster"):
-        raise ValueError(f'policy is {policy!r}; it must be "all" or "faster"')
+    if not callable(policy) and policy not in ("all", "faster"):
+        raise ValueError(f'policy is {policy!r}; it must be "all", "faster" or a function')
 
     def take(module: nn.Module) -> nn.Module:
+        if callable(policy) and not policy(module):
+            return module
         made = from_module(module)
         if policy == "faster":
             made.__dict__["_convgrad_faster"] = {}

@@ -3,12 +3,13 @@
 // library.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
 namespace convgrad::native {
 
 /// Goes up with every change of this file.
-inline constexpr int api_version = 1;
+inline constexpr int api_version = 2;
 /// Attribute of convgrad._core, and the name of the capsule in it.
 inline constexpr const char *capsule_name = "convgrad._core._native";
 
@@ -28,6 +29,15 @@ struct geometry {
     bool transposed;
 };
 
+/// Where CUDA work goes: a stream of a device, and who has scratch for what is queued there next.
+struct queue {
+    int device;
+    void *stream;  // cudaStream_t; null is the default stream
+    void *context;
+    /// Null: there is none.
+    void *(*take)(void *context, std::size_t bytes);
+};
+
 /// Where refusals go: the name of an exception class of convgrad and the message.
 struct complaint {
     void *context;
@@ -37,15 +47,18 @@ struct complaint {
 struct functions {
     int version;
     /// Each returns false after a complaint, and then has written nothing. Null: no such tensor.
+    /// With a queue it returns when the work is queued there; without, all is memory of the host.
     bool (*forward)(const view &input, const view &weight, const view *bias, const view &output,
-        const geometry &where, const complaint &report);
+        const geometry &where, const queue *on, const complaint &report);
     /// At least one of grad_input and grad_weight; grad_bias only with grad_weight.
     bool (*backward)(const view &grad, const view &input, const view &weight,
         const view *grad_input, const view *grad_weight, const view *grad_bias,
-        const geometry &where, const complaint &report);
+        const geometry &where, const queue *on, const complaint &report);
     /// Whether shapes and geometry fit together; the data of the views is not looked at.
     bool (*check)(
         const view &input, const view &weight, const geometry &where, const complaint &report);
+    /// Whether a CUDA device can be used: the engine, the driver and the device are there.
+    bool (*has_device)(int device);
 };
 
 }  // namespace convgrad::native

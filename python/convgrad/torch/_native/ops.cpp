@@ -1,7 +1,7 @@
-// The kernels of torch.ops.convgrad.forward and backward in C++: on the CPU, under autograd (any
-// number of times) and under autocast. Their schemas and their fake tensors are in ../_ops.py,
-// which also has the same kernels in Python, for machines without a compiler; tests hold the two
-// against each other.
+// The kernels of torch.ops.convgrad.forward and backward in C++: on the CPU and on CUDA devices,
+// under autograd (any number of times) and under autocast. Their schemas and their fake tensors are
+// in ../_ops.py, which also has the same kernels in Python, for machines without a compiler; tests
+// hold the two against each other.
 //
 // Compiled on first use against the PyTorch that is installed, whose interface for autograd differs
 // from version to version; the library itself is reached through api.hpp.
@@ -120,6 +120,7 @@ at::MemoryFormat format_of(std::initializer_list<const Tensor *> tensors) {
 }
 
 Tensor empty(IntArrayRef shape, const Tensor &like, at::MemoryFormat format) {
+    if (!like.is_cpu()) return at::empty(shape, like.options().memory_format(format));
     return at::detail::empty_cpu(shape, like.scalar_type(), false, format);
 }
 
@@ -161,9 +162,74 @@ shape_list output_shape(const Tensor &input, const Tensor &weight, const integer
     return shape;
 }
 
-// The CPU.
+// Streams.
 
-Tensor forward_cpu(const Tensor &input, const Tensor &weight, const optional_tensor &bias,
+/// PyTorch's stream of a device, for the thread that asks, and scratch from PyTorch's allocator,
+/// which reuses memory in the order of that stream: it may be given back as soon as the work is
+/// queued.
+class queue {
+public:
+    /// Of no use for tensors of the host.
+    explicit queue(std::initializer_list<const Tensor *> tensors) : like_(**tensors.begin()) {
+        if (like_.is_cpu()) return;
+        for (const Tensor *t : tensors)
+            if (t->defined() && t->device() != like_.device())
+                raise(
+                    {"InvalidArgument", "invalid argument: tensors of one convolution are on "
+                                            + like_.device().str() + " and " + t->device().str()});
+        const int device = like_.device().index();
+        const pybind11::gil_scoped_acquire gil;
+        PyObject *const stream = PyObject_CallFunction(stream_of, "i", device);
+        if (stream == nullptr) {
+            python_error thrown;
+            thrown.persist();
+            throw thrown;
+        }
+        native_ = {device, PyLong_AsVoidPtr(stream), this, &take};
+        Py_DECREF(stream);
+        used_ = true;
+    }
+    queue(const queue &) = delete;
+    queue &operator=(const queue &) = delete;
+
+    /// Calls a function of the library on this queue.
+    template <typename Function, typename... Arguments>
+    void run(Function *function, const Arguments &...arguments) {
+        const native::queue *const on = used_ ? &native_ : nullptr;
+        try {
+            call(function, arguments..., on);
+        } catch (...) {
+            if (failure_) std::rethrow_exception(failure_);
+            throw;
+        }
+    }
+
+    static PyObject *stream_of;  // torch._C._cuda_getCurrentRawStream
+
+private:
+    static void *take(void *context, std::size_t bytes) {
+        queue &self = *static_cast<queue *>(context);
+        try {
+            self.scratch_ = at::empty({static_cast<std::int64_t>(bytes)},
+                self.like_.options().dtype(at::kByte).memory_format(at::MemoryFormat::Contiguous));
+            return self.scratch_.data_ptr();
+        } catch (...) {
+            self.failure_ = std::current_exception();  // PyTorch's own, to be seen as such
+            return nullptr;
+        }
+    }
+
+    const Tensor &like_;
+    native::queue native_{};
+    bool used_ = false;
+    Tensor scratch_;
+    std::exception_ptr failure_;
+};
+PyObject *queue::stream_of = nullptr;
+
+// The CPU, and CUDA devices.
+
+Tensor forward_here(const Tensor &input, const Tensor &weight, const optional_tensor &bias,
     IntArrayRef stride, IntArrayRef pads_begin, IntArrayRef pads_end, IntArrayRef dilation,
     bool transposed, IntArrayRef output_padding, std::int64_t groups) {
     const Tensor given_bias = bias.value_or(Tensor());
@@ -180,20 +246,21 @@ Tensor forward_cpu(const Tensor &input, const Tensor &weight, const optional_ten
         raise({"InvalidShape", "invalid shape: the convolution has no output"});
     }
     Tensor output = empty(shape, input, format_of({&input, &weight}));
+    queue on({&in, &w, &given_bias});
     if (!given_bias.defined()) {
-        call(library->forward, view_of(in), view_of(w), static_cast<const native::view *>(nullptr),
-            view_of(output), where);
+        on.run(library->forward, view_of(in), view_of(w),
+            static_cast<const native::view *>(nullptr), view_of(output), where);
         return output;
     }
     const Tensor b = readable(given_bias);
     const native::view bias_view = view_of(b);
-    call(library->forward, view_of(in), view_of(w), static_cast<const native::view *>(&bias_view),
+    on.run(library->forward, view_of(in), view_of(w), static_cast<const native::view *>(&bias_view),
         view_of(output), where);
     return output;
 }
 
 /// The gradients as asked for; an empty tensor stands for "not wanted".
-gradients backward_cpu(const Tensor &grad, const Tensor &input, const Tensor &weight,
+gradients backward_here(const Tensor &grad, const Tensor &input, const Tensor &weight,
     IntArrayRef stride, IntArrayRef pads_begin, IntArrayRef pads_end, IntArrayRef dilation,
     bool transposed, IntArrayRef output_padding, std::int64_t groups, wanted_list wanted) {
     check_types({&grad, &input, &weight});
@@ -211,8 +278,9 @@ gradients backward_cpu(const Tensor &grad, const Tensor &input, const Tensor &we
     const native::view input_view = view_of(grad_input), weight_view = view_of(grad_weight),
                        bias_view = view_of(grad_bias);
     const auto if_wanted = [](bool is, const native::view &v) { return is ? &v : nullptr; };
+    queue on({&dy, &x, &w});
     if (wanted[0] || wanted[1])
-        call(library->backward, view_of(dy), view_of(x), view_of(w),
+        on.run(library->backward, view_of(dy), view_of(x), view_of(w),
             if_wanted(wanted[0], input_view), if_wanted(wanted[1], weight_view),
             if_wanted(wanted[1] && wanted[2], bias_view), where);
     if (wanted[2] && !wanted[1]) {
@@ -407,12 +475,13 @@ gradients backward_autograd(const Tensor &grad, const Tensor &input, const Tenso
 
 // Autocast.
 
+template <at::DeviceType Device, c10::DispatchKey Key>
 Tensor forward_autocast(const Tensor &input, const Tensor &weight, const optional_tensor &bias,
     SymIntArrayRef stride, SymIntArrayRef pads_begin, SymIntArrayRef pads_end,
     SymIntArrayRef dilation, bool transposed, SymIntArrayRef output_padding, SymInt groups) {
-    const c10::impl::ExcludeDispatchKeyGuard once(c10::DispatchKey::AutocastCPU);
-    const at::ScalarType type = at::autocast::get_autocast_dtype(at::kCPU);
-    const auto cast = [&](const Tensor &t) { return at::autocast::cached_cast(type, t, at::kCPU); };
+    const c10::impl::ExcludeDispatchKeyGuard once(Key);
+    const at::ScalarType type = at::autocast::get_autocast_dtype(Device);
+    const auto cast = [&](const Tensor &t) { return at::autocast::cached_cast(type, t, Device); };
     return forward_op().call(cast(input), cast(weight),
         bias.has_value() ? optional_tensor(cast(*bias)) : bias, stride, pads_begin, pads_end,
         dilation, transposed, output_padding, groups);
@@ -451,12 +520,23 @@ bool is_plain(PyObject *object) {
     return THPVariable_CheckExact(object);
 }
 
+/// Whether this library has an engine for a CUDA device; asked once for each.
+bool has_device(int device) {
+    constexpr int most = 64;
+    static std::array<std::atomic<int>, most> known{};  // 0: not asked yet, 1: no, 2: yes
+    if (device < 0 || device >= most) return false;
+    std::atomic<int> &mine = known[static_cast<std::size_t>(device)];
+    if (mine == 0) mine = library->has_device(device) ? 2 : 1;
+    return mine == 2;
+}
+
 bool is_ours(const Tensor &input, const Tensor &weight) {
-    if (!input.device().is_cpu() || !weight.device().is_cpu()) return false;
+    if (input.device() != weight.device()) return false;
+    if (!input.is_cpu() && !(input.is_cuda() && has_device(input.device().index()))) return false;
     if (input.layout() != at::kStrided || weight.layout() != at::kStrided) return false;
     if (type_of(input) == 0 || type_of(weight) == 0) return false;
     return input.scalar_type() == weight.scalar_type()
-           || at::autocast::is_autocast_enabled(at::kCPU);
+           || at::autocast::is_autocast_enabled(input.device().type());
 }
 
 /// (transposed, axes, input, weight, bias, stride, padding, output_padding, dilation, groups)
@@ -503,23 +583,37 @@ bool find_library() {
     if (core == nullptr) return false;
     library = static_cast<const native::functions *>(PyCapsule_Import(native::capsule_name, 0));
     if (library == nullptr) return false;
-    if (library->version == native::api_version) return true;
-    PyErr_SetString(PyExc_ImportError, "built for another version of convgrad");
-    return false;
+    if (library->version != native::api_version) {
+        PyErr_SetString(PyExc_ImportError, "built for another version of convgrad");
+        return false;
+    }
+    PyObject *const torch = PyImport_ImportModule("torch._C");
+    if (torch == nullptr) return false;
+    queue::stream_of = PyObject_GetAttrString(torch, "_cuda_getCurrentRawStream");
+    if (queue::stream_of == nullptr) PyErr_Clear();  // a PyTorch without CUDA
+    Py_DECREF(torch);
+    return true;
 }
 
 }  // namespace
 
 TORCH_LIBRARY_IMPL(convgrad, CPU, m) {
-    m.impl("forward", TORCH_FN(forward_cpu));
-    m.impl("backward", TORCH_FN(backward_cpu));
+    m.impl("forward", TORCH_FN(forward_here));
+    m.impl("backward", TORCH_FN(backward_here));
+}
+TORCH_LIBRARY_IMPL(convgrad, CUDA, m) {
+    m.impl("forward", TORCH_FN(forward_here));
+    m.impl("backward", TORCH_FN(backward_here));
 }
 TORCH_LIBRARY_IMPL(convgrad, Autograd, m) {
     m.impl("forward", TORCH_FN(forward_autograd));
     m.impl("backward", TORCH_FN(backward_autograd));
 }
 TORCH_LIBRARY_IMPL(convgrad, AutocastCPU, m) {
-    m.impl("forward", TORCH_FN(forward_autocast));
+    m.impl("forward", TORCH_FN((forward_autocast<at::kCPU, c10::DispatchKey::AutocastCPU>)));
+}
+TORCH_LIBRARY_IMPL(convgrad, AutocastCUDA, m) {
+    m.impl("forward", TORCH_FN((forward_autocast<at::kCUDA, c10::DispatchKey::AutocastCUDA>)));
 }
 
 PyMODINIT_FUNC PyInit_convgrad_torch_ops() {
