@@ -177,6 +177,7 @@ TEST(bench, json_has_the_documented_keys) {
     bench_result r;
     r.what = make_case("mb1ic8ih9oc8kh3n\"a \\ b*2\"", op_kind::convolution, data_type::bf16);
     r.algorithm = "tiled";
+    r.uses = "portable";
     r.threads = 2;
     r.min_seconds = 0.001;
     r.median_seconds = 0.002;

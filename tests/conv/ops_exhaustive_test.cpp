@@ -235,7 +235,9 @@ public:
         const std::vector<double> previous = out_.values.values;
         if (!c.accumulate) out_.fill_nan();
 
-        const engine &on = engines_[static_cast<std::size_t>(affordable_isa(number))];
+        const auto sets = usable_isas();
+        const auto found = std::ranges::find(sets, affordable_isa(number));
+        const engine &on = engines_[static_cast<std::size_t>(found - sets.begin())];
         const tensor diff_bias = bias_.get();
         const options opts = {
             .accumulate = c.accumulate, .diff_bias = c.diff_bias ? &diff_bias : nullptr, .on = &on};
