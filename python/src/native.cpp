@@ -94,7 +94,7 @@ void run_queued(const native::queue &on, const compiled_partition &ready,
 }
 
 void queue_op(const native::queue &on, op_kind kind, const std::vector<tensor> &inputs,
-    const std::vector<tensor> &outputs, const attributes &attrs, options opts) {
+    const std::vector<tensor> &outputs, const attributes &attrs, compile_options opts) {
     opts.on = &engine_of(on.device);
     run_queued(on, compile(kind, logical(inputs), logical(outputs), attrs, opts), inputs, outputs);
 }
@@ -112,8 +112,7 @@ void queue_backward(const native::queue &on, const native::view &grad, const nat
     const native::view *grad_bias, const native::geometry &where) {
     const attributes attrs = attributes_of(where);
     const tensor diff_dst = tensor_of(grad), diff_bias = optional_tensor(grad_bias);
-    options opts{
-        .diff_bias = grad_bias != nullptr ? &diff_bias : nullptr, .on = &engine_of(on.device)};
+    const compile_options opts{.diff_bias = grad_bias != nullptr, .on = &engine_of(on.device)};
     std::vector<tensor> outputs;
     if (grad_input != nullptr) outputs.push_back(tensor_of(*grad_input));
     if (grad_weight != nullptr) outputs.push_back(tensor_of(*grad_weight));
