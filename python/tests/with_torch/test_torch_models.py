@@ -5,7 +5,9 @@ import importlib.util
 
 import pytest
 
-OPTIONS = dict(batch=1, size=32, rounds=1, warm_up=0, policy="all", layers=False, layer_seconds=0)
+OPTIONS = dict(
+    batch=1, size=32, rounds=1, warm_up=0, policy="all", layers=False, memory=False, layer_seconds=0
+)
 
 
 @pytest.fixture
