@@ -73,7 +73,7 @@ const convgrad::engine &engine_of(const setting &s) {
 struct tally {
     long next = 0;  // the problem at work
     long problems = 0, calls = 0, refusals = 0, values = 0, finds = 0;
-    long by_path[4] = {}, by_isa[5] = {}, by_kind[8] = {}, by_type[4] = {};
+    long by_path[4] = {}, by_isa[8] = {}, by_kind[8] = {}, by_type[4] = {};
     long in_place = 0, overlapping = 0, limited = 0, real_threads = 0;
 };
 
@@ -240,9 +240,11 @@ void print(const tally &c, double seconds) {
         static_cast<double>(c.problems) / std::max(seconds, 1e-9));
     std::printf("  by path: eager %ld, compiled %ld, graph %ld, drop-in %ld\n", c.by_path[0],
         c.by_path[1], c.by_path[2], c.by_path[3]);
+    const auto of = [&](convgrad::isa set) { return c.by_isa[static_cast<int>(set)]; };
     std::printf(
         "  by instruction set: portable %ld, avx2 %ld, avx512 %ld, avx512_bf16 %ld, amx_bf16 %ld\n",
-        c.by_isa[0], c.by_isa[1], c.by_isa[2], c.by_isa[3], c.by_isa[4]);
+        of(convgrad::isa::portable), of(convgrad::isa::avx2), of(convgrad::isa::avx512),
+        of(convgrad::isa::avx512_bf16), of(convgrad::isa::amx_bf16));
     std::printf(
         "  by op: convolution %ld, its gradients %ld %ld, both %ld; transposed %ld, %ld %ld, %ld\n",
         c.by_kind[0], c.by_kind[1], c.by_kind[2], c.by_kind[6], c.by_kind[3], c.by_kind[4],
