@@ -22,7 +22,7 @@ import torch
 from ... import _core
 
 _HERE = pathlib.Path(__file__).resolve().parent
-_SOURCES = ("api.hpp", "ops.cpp")
+_SOURCES = sorted([*_HERE.glob("*.hpp"), *_HERE.glob("*.cpp")])
 _MODULE = "convgrad_torch_ops"
 
 
@@ -30,7 +30,7 @@ def path() -> pathlib.Path:
     """Where the module for this Python, PyTorch and package is, or will be."""
     text = hashlib.sha256()
     for source in _SOURCES:
-        text.update((_HERE / source).read_bytes())
+        text.update(source.read_bytes())
     for fact in (_core.__version__, torch.__version__, torch.version.git_version):
         text.update(str(fact).encode())
     cache = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
