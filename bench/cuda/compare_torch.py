@@ -11,6 +11,7 @@ import subprocess
 import sys
 
 import torch
+from gpu_clock import median_ms
 
 TYPES = {"f32": torch.float32, "bf16": torch.bfloat16, "f16": torch.float16}
 
@@ -37,20 +38,6 @@ def default_layers():
             for layout in ("ncx", "nxc"):
                 lines.append(f"{name} {mb} {g} {ic} {oc} {size} {k} {s} {k // 2} {t} {layout}")
     return lines
-
-
-def median_ms(work):
-    for _ in range(4):
-        work()
-    times = []
-    for _ in range(15):
-        first, last = torch.cuda.Event(True), torch.cuda.Event(True)
-        first.record()
-        work()
-        last.record()
-        last.synchronize()
-        times.append(first.elapsed_time(last))
-    return sorted(times)[len(times) // 2]
 
 
 def measure(line):

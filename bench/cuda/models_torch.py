@@ -10,6 +10,7 @@ import sys
 
 import torch
 import torchvision
+from gpu_clock import median_ms
 
 import convgrad.torch
 
@@ -36,17 +37,7 @@ def step_ms(model, images, settings):
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)
 
-    for _ in range(4):
-        step()
-    times = []
-    for _ in range(10):
-        first, last = torch.cuda.Event(True), torch.cuda.Event(True)
-        first.record()
-        step()
-        last.record()
-        last.synchronize()
-        times.append(first.elapsed_time(last))
-    return sorted(times)[len(times) // 2]
+    return median_ms(step, 10)
 
 
 def main():
