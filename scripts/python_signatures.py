@@ -256,6 +256,17 @@ def any_attributes() -> list[str]:
     return [found[name] for name in _core.ATTRIBUTES]
 
 
+# What compile and explain hand on alike.
+OP_IN_CALL = """op,
+        inputs,
+        op_outputs(op, inputs, outputs, dst_shape, weights_shape, diff_bias),
+        {tuple_in_call},
+        accumulate,
+        relu,
+        add,
+        diff_bias,
+        engine,"""
+
 COMPILE = '''"""Ops compiled for many calls, explained, or asked for shapes."""
 
 from __future__ import annotations
@@ -277,15 +288,7 @@ from ._types import AutoPad, DataFormat, Ints
     16-bit data). Call the result with arrays; `out=` gives memory to write to.
     """
     return _core.compile(
-        op,
-        inputs,
-        op_outputs(op, inputs, outputs, dst_shape, weights_shape, diff_bias),
-        {tuple_in_call},
-        accumulate,
-        relu,
-        add,
-        diff_bias,
-        engine,
+        {op_in_call}
     )
 
 
@@ -294,15 +297,7 @@ from ._types import AutoPad, DataFormat, Ints
     not otherwise. Arguments as for `compile`; nothing is computed.
     """
     return _core.explain(
-        op,
-        inputs,
-        op_outputs(op, inputs, outputs, dst_shape, weights_shape, diff_bias),
-        {tuple_in_call},
-        accumulate,
-        relu,
-        add,
-        diff_bias,
-        engine,
+        {op_in_call}
     )
 
 
@@ -342,6 +337,7 @@ def compile_functions() -> str:
     ]
     positional = ["op: str", "inputs: Sequence[Any]", "outputs: Sequence[Any] | None = None"]
     names = "".join(f"            {name},\n" for name in _core.ATTRIBUTES)
+    tuple_in_call = f"(\n{names}        )"
     return HEAD + COMPILE.format(
         compile=header("compile", positional, keywords, "_core.CompiledPartition"),
         explain=header("explain", positional, keywords, "_core.Explanation"),
@@ -362,7 +358,8 @@ def compile_functions() -> str:
             any_attributes(),
             "tuple[tuple[int, ...], tuple[int, ...]]",
         ),
-        tuple_in_call=f"(\n{names}        )",
+        tuple_in_call=tuple_in_call,
+        op_in_call=OP_IN_CALL.format(tuple_in_call=tuple_in_call),
     )
 
 

@@ -89,13 +89,7 @@ std::vector<named_problem> problems_of(family f, data_type type) {
     std::vector<named_problem> all;
     for (const layer &l : layers_of(f))
         for (const pass what : {pass::forward, pass::backward_data, pass::backward_weights}) {
-            problem p;
-            p.what = what;
-            p.type = p.out_type = type;
-            p.mb = l.mb;
-            p.groups = l.groups;
-            p.ic = l.ic;
-            p.oc = l.oc;
+            problem p = test::sized(what, type, l.mb, l.groups, l.ic, l.oc);
             p.x = l.x;
             test::set_layouts(p, l.data, l.weights, l.data);
             all.push_back({l.name, p});

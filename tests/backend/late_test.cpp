@@ -3,7 +3,7 @@
 #include <memory>
 #include <optional>
 
-#include "graph/helpers.hpp"
+#include "graph/device_layer.hpp"
 #include "support/late_backend.hpp"
 
 namespace convgrad::test {
@@ -11,40 +11,8 @@ namespace {
 
 using enum error_code;
 
-/// A buffer of the host and its place on the device.
-class twin {
-public:
-    explicit twin(buffer host) : host_(std::move(host)), device_(bytes()) {
-        device_.copy_in(host_.values().data(), bytes());
-    }
-    [[nodiscard]] tensor view() const { return {device_.data(), data_type::f32, host_.shape()}; }
-    [[nodiscard]] std::vector<float> values() const {
-        std::vector<float> copy(host_.values().size());
-        device_.copy_out(copy.data(), bytes());
-        return copy;
-    }
-
-private:
-    [[nodiscard]] std::size_t bytes() const { return host_.values().size() * sizeof(float); }
-
-    buffer host_;
-    device_memory device_;
-};
-
-/// A layer on the device; results as the CPU computes them.
-struct late_layer {
-    layer host;
-    twin src{host.src}, weights{host.weights}, diff_dst{host.diff_dst};
-    twin dst{buffer::filled({2, 5, 5, 4}, -99)};
-    twin diff_src{buffer::filled({2, 5, 5, 3}, -99)};
-    twin diff_weights{buffer::filled({3, 3, 3, 4}, -99)};
-
-    [[nodiscard]] std::vector<float> expected() const {
-        buffer out({2, 5, 5, 4});
-        convolution(host.src.view(), host.weights.view(), {}, out.view(), host.attrs);
-        return out.values();
-    }
-};
+using late_buffer = device_buffer<device_memory>;
+using late_layer = device_layer<device_memory>;
 
 const std::vector<float> untouched(200, -99);
 
@@ -89,7 +57,7 @@ TEST(late_engine, eager_calls_queue_on_a_given_stream_and_wait_for_their_own) {
     const late_layer l;
     const engine on = late_engine();
     const stream queue(on);
-    convolution(l.src.view(), l.weights.view(), {}, l.dst.view(), l.host.attrs, {.queue = &queue});
+    l.call(queue);
     EXPECT_EQ(l.dst.values(), untouched);
     queue.wait();
     EXPECT_EQ(l.dst.values(), l.expected());

@@ -52,14 +52,7 @@ void set_layouts(problem &p, const kind &k, weights_layout weights) {
 }
 
 problem depthwise(pass what, data_type type, dim mb, dim groups, dim multiplier) {
-    problem p;
-    p.what = what;
-    p.type = p.out_type = type;
-    p.mb = mb;
-    p.groups = groups;
-    p.ic = 1;
-    p.oc = multiplier;
-    return p;
+    return sized(what, type, mb, groups, 1, multiplier);
 }
 
 void expect_exact(workbench &bench, problem p, const kind &k, std::uint64_t seed) {

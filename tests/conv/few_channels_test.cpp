@@ -39,17 +39,6 @@ std::vector<named> algorithms_of(const problem &p, std::uint64_t number) {
     return all;
 }
 
-problem make(pass what, data_type type, dim mb, dim groups, dim ic, dim oc) {
-    problem p;
-    p.what = what;
-    p.type = p.out_type = type;
-    p.mb = mb;
-    p.groups = groups;
-    p.ic = ic;
-    p.oc = oc;
-    return p;
-}
-
 /// Sizes that do not divide anything, per pass and type.
 std::vector<problem> problems(pass what, data_type type) {
     std::vector<problem> all;
@@ -58,9 +47,9 @@ std::vector<problem> problems(pass what, data_type type) {
         all.push_back(p);
     };
     const conv::axis one;
-    const auto few = [&](dim mb, dim ic, dim oc) { return make(what, type, mb, 1, ic, oc); };
+    const auto few = [&](dim mb, dim ic, dim oc) { return sized(what, type, mb, 1, ic, oc); };
     const auto groups = [&](dim mb, dim g, dim ic, dim oc) {
-        return make(what, type, mb, g, ic, oc);
+        return sized(what, type, mb, g, ic, oc);
     };
     add(few(2, 3, 19), one, make_axis(13, 7, 2, 1, 3, 3), make_axis(23, 7, 2, 1, 3, 3));
     add(few(1, 4, 33), one, make_axis(9, 4, 4, 1, 0, 0), make_axis(37, 4, 4, 1, 2, 1));

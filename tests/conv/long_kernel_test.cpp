@@ -19,17 +19,6 @@ constexpr std::string_view name = "long.fma";
 constexpr pass passes[] = {pass::forward, pass::backward_data, pass::backward_weights};
 constexpr data_type types[] = {data_type::f32, data_type::bf16, data_type::f16};
 
-problem with(pass what, data_type type, dim mb, dim groups, dim ic, dim oc) {
-    problem p;
-    p.what = what;
-    p.type = p.out_type = type;
-    p.mb = mb;
-    p.groups = groups;
-    p.ic = ic;
-    p.oc = oc;
-    return p;
-}
-
 void expect_exact(workbench &bench, const problem &p, std::uint64_t seed, bool by_name) {
     bench.load(p, fill::integers, seed);
     bench.run_reference();
@@ -56,7 +45,7 @@ TEST(long_kernel, strides_dilation_and_pads_by_name) {
         for (const data_type type : types)
             for (const conv::axis &x : axes)
                 for (const bool rows : {false, true}) {
-                    problem p = with(what, type, 2, ++seed % 3 == 0 ? 2 : 1, 3, 4);
+                    problem p = sized(what, type, 2, ++seed % 3 == 0 ? 2 : 1, 3, 4);
                     p.x[2] = x;
                     if (rows) p.x[1] = make_axis(6, 3, 2, 1, 1, 1);
                     const data_layout data = all_data_layouts[seed % 5];
@@ -73,7 +62,7 @@ TEST(long_kernel, many_rows_and_reduced_channels) {
     std::uint64_t seed = 0;
     for (const pass what : passes)
         for (const dim channels : {1, 14, 57, 120}) {
-            problem p = with(what, data_type::f32, 2, 1, channels, 121 - channels);
+            problem p = sized(what, data_type::f32, 2, 1, channels, 121 - channels);
             p.x[2] = make_axis(200, 66, 1, 1, 5, 5);
             set_layouts(p, data_layout::ncx, weights_layout::oix, data_layout::ncx);
             expect_exact(bench, p, ++seed, true);
@@ -90,7 +79,7 @@ TEST(long_kernel, is_chosen_where_taps_are_many) {
     workbench bench;
     std::uint64_t seed = 0;
     for (const pass what : passes) {
-        problem p = with(what, data_type::f32, 1, 1, 1, 2);
+        problem p = sized(what, data_type::f32, 1, 1, 1, 2);
         p.x[2] = long_axis(what, 65537, 1);
         set_layouts(p, data_layout::ncx, weights_layout::oix, data_layout::ncx);
         expect_exact(bench, p, ++seed, false);
@@ -111,7 +100,7 @@ TEST(long_kernel, infinities_beside_padding) {
     workbench bench;
     for (const pass what : passes)
         for (const data_type type : types) {
-            problem p = with(what, type, 2, 1, 2, 3);
+            problem p = sized(what, type, 2, 1, 2, 3);
             p.x[2] = make_axis(150, 9, 1, 1, 8, 8);
             set_layouts(p, data_layout::ncx, weights_layout::oix, data_layout::ncx);
             bench.load(p, fill::reals, 1);
@@ -129,7 +118,7 @@ TEST(long_kernel, infinities_beside_padding) {
 TEST(long_kernel, plans_do_not_grow) {
     for (const pass what : passes)
         for (const dim kernel : {dim{10000}, dim{1} << 20}) {
-            problem p = with(what, data_type::bf16, 1, 1, kernel > 10000 ? 0 : 1, 1);
+            problem p = sized(what, data_type::bf16, 1, 1, kernel > 10000 ? 0 : 1, 1);
             p.x[1] = p.x[2] = make_axis(kernel + 5, kernel, 1, 1, 0, 0);
             set_layouts(p, data_layout::nxc, weights_layout::xio, data_layout::nxc);
             for (const isa set : usable_isas()) {

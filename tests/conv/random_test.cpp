@@ -7,6 +7,7 @@
 #include <convgrad/error.hpp>
 
 #include "support/pools.hpp"
+#include "support/random_check.hpp"
 #include "support/sanitizers.hpp"
 #include "support/winograd_bound.hpp"
 #include "support/workbench.hpp"
@@ -42,12 +43,8 @@ void run_everywhere(workbench &bench, std::span<const isa> sets, Check &&check) 
 
 void check_random(fill how, std::uint64_t first, std::uint64_t count, double max_macs) {
     workbench bench;
-    const std::uint64_t end = first + sampled<std::uint64_t>(count, 8);
-    for (std::uint64_t seed = first; seed < end; ++seed) {
-        rng random(seed);
-        const problem p = random_problem(random, max_macs);
-        bench.load(p, how, seed);
-        bench.run_reference();
+    const seeds all{first, sampled<std::uint64_t>(count, 8)};
+    for_random_problems(bench, all, how, max_macs, [&](std::uint64_t seed) {
         run_everywhere(bench, affordable_isas(seed, 4), [&](isa set, std::string_view algorithm) {
             const std::string difference =
                 how == fill::integers ? compare_integers(bench, algorithm)
@@ -55,8 +52,7 @@ void check_random(fill how, std::uint64_t first, std::uint64_t count, double max
             EXPECT_EQ(difference, "") << to_string(set) << ' ' << algorithm << " seed " << seed;
             return difference.empty();
         });
-        if (testing::Test::HasFailure()) return;
-    }
+    });
 }
 
 TEST(random_problems, small_integers_are_exact) {

@@ -40,13 +40,7 @@ TEST(repeated_add, every_algorithm_takes_it) {
             for (const data_type type : {data_type::f32, data_type::bf16, data_type::f16})
                 for (const data_layout layout : {data_layout::nxc, data_layout::ncx})
                     for (const unsigned repeated : {1U, 2U, 4U, 8U, 16U, 21U, 29U, 30U, 31U}) {
-                        problem p;
-                        p.what = what;
-                        p.type = p.out_type = type;
-                        p.mb = s.mb;
-                        p.groups = s.groups;
-                        p.ic = s.ic;
-                        p.oc = s.oc;
+                        problem p = sized(what, type, s.mb, s.groups, s.ic, s.oc);
                         p.x = s.x;
                         p.add = true;
                         p.relu = repeated == 2;

@@ -5,7 +5,7 @@
 #include <convgrad/convgrad.hpp>
 
 #include "cuda/machine.hpp"
-#include "graph/helpers.hpp"
+#include "graph/device_layer.hpp"
 
 namespace convgrad::test {
 namespace {
@@ -17,42 +17,8 @@ engine gpu_engine() {
     return engine(engine_options{.kind = engine_kind::cuda});
 }
 
-/// A buffer of the host and its place on the GPU.
-class twin {
-public:
-    explicit twin(buffer host) : host_(std::move(host)), device_(bytes()) {
-        device_.copy_in(host_.values().data(), bytes());
-    }
-    [[nodiscard]] tensor view() const { return {device_.data(), data_type::f32, host_.shape()}; }
-    [[nodiscard]] std::vector<float> values() const {
-        std::vector<float> copy(host_.values().size());
-        device_.copy_out(copy.data(), bytes());
-        return copy;
-    }
-
-private:
-    [[nodiscard]] std::size_t bytes() const { return host_.values().size() * sizeof(float); }
-
-    buffer host_;
-    gpu_memory device_;
-};
-
-struct gpu_layer {
-    layer host;
-    twin src{host.src}, weights{host.weights}, diff_dst{host.diff_dst};
-    twin dst{buffer::filled({2, 5, 5, 4}, -99)};
-    twin diff_src{buffer::filled({2, 5, 5, 3}, -99)};
-    twin diff_weights{buffer::filled({3, 3, 3, 4}, -99)};
-
-    [[nodiscard]] std::vector<float> expected() const {
-        buffer out({2, 5, 5, 4});
-        convolution(host.src.view(), host.weights.view(), {}, out.view(), host.attrs);
-        return out.values();
-    }
-    void call(const stream &queue) const {
-        convolution(src.view(), weights.view(), {}, dst.view(), host.attrs, {.queue = &queue});
-    }
-};
+using gpu_buffer = device_buffer<gpu_memory>;
+using gpu_layer = device_layer<gpu_memory>;
 
 TEST(cuda_engine, says_what_is_missing) {
     if (why_no_gpu().empty()) GTEST_SKIP() << "nothing is";

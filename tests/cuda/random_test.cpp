@@ -5,6 +5,7 @@
 #include <convgrad/error.hpp>
 
 #include "cuda/machine.hpp"
+#include "support/random_check.hpp"
 
 namespace convgrad::test {
 namespace {
@@ -40,19 +41,15 @@ void check_random(fill how, std::uint64_t first, std::uint64_t count, double max
     CONVGRAD_NEEDS_GPU();
     workbench bench;
     gpu_bench gpu;
-    for (std::uint64_t seed = first; seed < first + count; seed += sample_step()) {
-        rng random(seed);
-        const problem p = random_problem(random, max_macs);
-        bench.load(p, how, seed);
-        bench.run_reference();
+    const seeds all{first, count, sample_step()};
+    for_random_problems(bench, all, how, max_macs, [&](std::uint64_t seed) {
         run_all(gpu, bench, [&](const std::string &algorithm) {
             const std::string difference =
                 how == fill::integers ? bench.compare_exact() : bench.compare_bounded();
             EXPECT_EQ(difference, "") << algorithm << " seed " << seed;
             return difference.empty();
         });
-        if (testing::Test::HasFailure()) return;
-    }
+    });
 }
 
 TEST(cuda_random, small_integers_are_exact) {

@@ -161,6 +161,17 @@ data_type type_of(const problem &p, role r) {
     return p.type;
 }
 
+conv::problem sized(pass what, data_type type, dim mb, dim groups, dim ic, dim oc) {
+    problem p;
+    p.what = what;
+    p.type = p.out_type = type;
+    p.mb = mb;
+    p.groups = groups;
+    p.ic = ic;
+    p.oc = oc;
+    return p;
+}
+
 conv::axis make_axis(dim src, dim kernel, dim stride, dim dilation, dim pad, dim pad_end) {
     const dim room = src + pad + pad_end - (dilation * (kernel - 1) + 1);
     const dim dst = room < 0 ? 0 : room / stride + 1;

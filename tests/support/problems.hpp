@@ -9,6 +9,9 @@
 
 namespace convgrad::test {
 
+/// A problem with these sizes, one type, and unit axes; without strides.
+conv::problem sized(conv::pass what, data_type type, dim mb, dim groups, dim ic, dim oc);
+
 /// The formats of the specification, the same with gaps after every axis, and an order of axes that
 /// no format has (C, X…, N).
 enum class data_layout { nxc, ncx, nxc_gaps, ncx_gaps, cxn };
