@@ -154,6 +154,19 @@ __device__ inline void for_each_row(const staged_args &a, const T *ring, int anc
     }
 }
 
+/// Calls body(i, j, c, tap) for each output (i, j) of a patch that column c of window row r meets.
+template <typename P, int K, typename Body>
+__device__ inline void for_each_product(int r, Body &&body) {
+#pragma unroll
+    for (int i = 0; i < P::s.rows; ++i)
+        if (P::meet(r, i))
+#pragma unroll
+            for (int c = 0; c < P::s.in_columns; ++c)
+#pragma unroll
+                for (int j = 0; j < P::s.columns; ++j)
+                    if (P::meet(c, j)) body(i, j, c, P::tap(r, i) * K + P::tap(c, j));
+}
+
 /// Zeroes a block's shared memory: what lies beside the image stays so.
 __device__ inline void clear(unsigned char *memory, int bytes) {
     uint4 *const all = reinterpret_cast<uint4 *>(memory);
@@ -226,22 +239,13 @@ __device__ void data(const staged_args &a) {
                     for (int e = 0; e < C; ++e) sums[i][j][e] = 0;
             const int y = at.y + me.row * s.rows;
             if (computes) {
-
                 for_each_row<T, K, M, Planes, C>(a, ring, anchor, walk.first_row(y), me,
                     [&](int r, const float(&v)[p::s.in_columns][C]) {
+                        for_each_product<p, K>(r, [&](int i, int j, int c, int tap) {
 #pragma unroll
-                        for (int i = 0; i < p::s.rows; ++i)
-                            if (p::meet(r, i))
-#pragma unroll
-                                for (int c = 0; c < p::s.in_columns; ++c)
-#pragma unroll
-                                    for (int j = 0; j < p::s.columns; ++j)
-                                        if (p::meet(c, j))
-#pragma unroll
-                                            for (int e = 0; e < C; ++e)
-                                                sums[i][j][e] = fmaf(v[c][e],
-                                                    taps[p::tap(r, i) * K + p::tap(c, j)][e],
-                                                    sums[i][j][e]);
+                            for (int e = 0; e < C; ++e)
+                                sums[i][j][e] = fmaf(v[c][e], taps[tap][e], sums[i][j][e]);
+                        });
                     });
             }
             const patch_place to = {at.n, channel, y, x, min(at.end - y, s.rows), mask};
@@ -399,19 +403,11 @@ __device__ void weights(const staged_args &a) {
                 }
                 for_each_row<T, K, M, Planes, C>(a, ring, anchor, walk.first_row(y), me,
                     [&](int r, const float(&v)[p::s.in_columns][C]) {
+                        for_each_product<p, K>(r, [&](int i, int j, int c, int tap) {
 #pragma unroll
-                        for (int i = 0; i < p::s.rows; ++i)
-                            if (p::meet(r, i))
-#pragma unroll
-                                for (int c = 0; c < p::s.in_columns; ++c)
-#pragma unroll
-                                    for (int j = 0; j < p::s.columns; ++j)
-                                        if (p::meet(c, j))
-#pragma unroll
-                                            for (int e = 0; e < C; ++e)
-                                                sums[p::tap(r, i) * K + p::tap(c, j)][e] =
-                                                    fmaf(v[c][e], d[i][j][e],
-                                                        sums[p::tap(r, i) * K + p::tap(c, j)][e]);
+                            for (int e = 0; e < C; ++e)
+                                sums[tap][e] = fmaf(v[c][e], d[i][j][e], sums[tap][e]);
+                        });
                     });
             }
             if (!more) break;
