@@ -175,7 +175,7 @@ bool backward(const native::view &grad, const native::view &input, const native:
 bool check(const native::view &input, const native::view &weight, const native::geometry &where,
     const native::complaint &report) {
     return reported(report, [&] {
-        infer_shape(where.transposed ? op_kind::conv_transpose : op_kind::convolution,
+        (void)infer_shape(where.transposed ? op_kind::conv_transpose : op_kind::convolution,
             tensor_of(input).shape, tensor_of(weight).shape, attributes_of(where));
     });
 }
