@@ -72,7 +72,7 @@ const conv_layer::plans &conv_layer::plans_for(const dims &src) {
         .first->second;
 }
 
-void conv_layer::run(step which, const compiled_partition &ready, list_view<tensor> inputs,
+void conv_layer::run(step which, const compiled_partition &ready, list_view<const_tensor> inputs,
     list_view<tensor> outputs, bool counted) {
     const clock::time_point start = clock::now();
     ready.execute(stream_, inputs, outputs);
@@ -88,7 +88,7 @@ const values &conv_layer::forward(const values &src, phase when) {
     const plans &ready = plans_for(src.shape);
     x_ = narrow_src_.rounded(src.data, src.shape);
     w_ = narrow_weights_.rounded(weights_.value, weights_shape_);
-    std::vector<tensor> inputs = {x_, w_};
+    std::vector<const_tensor> inputs = {x_, w_};
     if (shape_.bias) inputs.push_back(narrow_bias_.rounded(bias_.value, {shape_.out}));
     dst_.shape = ready.dst;
     const tensor dst = narrow_dst_.room(dst_.data, dst_.shape);
@@ -99,7 +99,7 @@ const values &conv_layer::forward(const values &src, phase when) {
 
 const values &conv_layer::backward(const values &diff_dst) {
     const plans &ready = plans_for(x_.shape);
-    const tensor dy = narrow_diff_dst_.rounded(diff_dst.data, diff_dst.shape);
+    const const_tensor dy = narrow_diff_dst_.rounded(diff_dst.data, diff_dst.shape);
 
     std::vector<tensor> gradients = {narrow_diff_weights_.room(weights_.gradient, weights_shape_)};
     if (shape_.bias) gradients.push_back(narrow_diff_bias_.room(bias_.gradient, {shape_.out}));

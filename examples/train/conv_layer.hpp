@@ -55,7 +55,7 @@ private:
     enum step : std::size_t { forward_step, data_step, weights_step };
 
     const plans &plans_for(const dims &src);
-    void run(step which, const compiled_partition &ready, list_view<tensor> inputs,
+    void run(step which, const compiled_partition &ready, list_view<const_tensor> inputs,
         list_view<tensor> outputs, bool counted);
     [[nodiscard]] std::string problem_text(const dims &src) const;
 
@@ -69,7 +69,7 @@ private:
     parameter weights_, bias_;
     narrow_copy narrow_src_, narrow_weights_, narrow_bias_, narrow_dst_, narrow_diff_dst_,
         narrow_diff_src_, narrow_diff_weights_, narrow_diff_bias_;
-    tensor x_, w_;  // src and weights as the last forward() saw them
+    const_tensor x_, w_;  // src and weights as the last forward() saw them
     values dst_, diff_src_;
     std::map<dims, plans> plans_;
     op_time times_[3];

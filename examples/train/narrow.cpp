@@ -13,7 +13,7 @@ std::size_t count_of(const dims &shape) {
 
 }  // namespace
 
-tensor narrow_copy::rounded(const std::vector<float> &from, const dims &shape) {
+const_tensor narrow_copy::rounded(const std::vector<float> &from, const dims &shape) {
     if (type_ == data_type::f32) return {from.data(), shape};
     if (type_ == data_type::bf16) {
         bf16_.resize(from.size());

@@ -13,7 +13,7 @@ public:
     explicit narrow_copy(data_type type) : type_(type) {}
 
     /// The array, rounded, ready to be read.
-    tensor rounded(const std::vector<float> &from, const dims &shape);
+    const_tensor rounded(const std::vector<float> &from, const dims &shape);
     /// Memory to be written; widen() brings the result into `to`, which is sized here.
     tensor room(std::vector<float> &to, const dims &shape);
     void widen(std::vector<float> &to) const;

@@ -37,7 +37,7 @@ struct options {
     /// For forward ops: max(0, ·) is applied to the result.
     bool relu = false;
     /// For forward ops: a tensor of dst's shape that is added before the ReLU.
-    const tensor *add = nullptr;
+    const const_tensor *add = nullptr;
     /// Where to run; null: default_engine().
     const engine *on = nullptr;
     /// The queue to run in, on its own engine: the call returns when the work is queued. Null: one
@@ -60,30 +60,36 @@ struct compile_options {
 };
 
 /// `bias` may be an empty tensor (`{}`).
-CONVGRAD_API void convolution(const tensor &src, const tensor &weights, const tensor &bias,
-    const tensor &dst, const attributes &attrs = {}, const options &opts = {});
-CONVGRAD_API void convolution_backward_data(const tensor &diff_dst, const tensor &weights,
-    const tensor &diff_src, const attributes &attrs = {}, const options &opts = {});
-CONVGRAD_API void convolution_backward_weights(const tensor &src, const tensor &diff_dst,
-    const tensor &diff_weights, const attributes &attrs = {}, const options &opts = {});
-CONVGRAD_API void conv_transpose(const tensor &src, const tensor &weights, const tensor &bias,
-    const tensor &dst, const attributes &attrs = {}, const options &opts = {});
-CONVGRAD_API void conv_transpose_backward_data(const tensor &diff_dst, const tensor &weights,
-    const tensor &diff_src, const attributes &attrs = {}, const options &opts = {});
-CONVGRAD_API void conv_transpose_backward_weights(const tensor &src, const tensor &diff_dst,
-    const tensor &diff_weights, const attributes &attrs = {}, const options &opts = {});
+CONVGRAD_API void convolution(const const_tensor &src, const const_tensor &weights,
+    const const_tensor &bias, const tensor &dst, const attributes &attrs = {},
+    const options &opts = {});
+CONVGRAD_API void convolution_backward_data(const const_tensor &diff_dst,
+    const const_tensor &weights, const tensor &diff_src, const attributes &attrs = {},
+    const options &opts = {});
+CONVGRAD_API void convolution_backward_weights(const const_tensor &src,
+    const const_tensor &diff_dst, const tensor &diff_weights, const attributes &attrs = {},
+    const options &opts = {});
+CONVGRAD_API void conv_transpose(const const_tensor &src, const const_tensor &weights,
+    const const_tensor &bias, const tensor &dst, const attributes &attrs = {},
+    const options &opts = {});
+CONVGRAD_API void conv_transpose_backward_data(const const_tensor &diff_dst,
+    const const_tensor &weights, const tensor &diff_src, const attributes &attrs = {},
+    const options &opts = {});
+CONVGRAD_API void conv_transpose_backward_weights(const const_tensor &src,
+    const const_tensor &diff_dst, const tensor &diff_weights, const attributes &attrs = {},
+    const options &opts = {});
 /// The gradient of a bias alone: the sum of diff_dst over batch and space. Of `attrs` it takes
 /// data_format, of `opts` accumulate.
-CONVGRAD_API void bias_add_backward(const tensor &diff_dst, const tensor &diff_bias,
+CONVGRAD_API void bias_add_backward(const const_tensor &diff_dst, const tensor &diff_bias,
     const attributes &attrs = {}, const options &opts = {});
 
 /// Both gradients of one convolution, reading diff_dst once.
-CONVGRAD_API void convolution_backward(const tensor &src, const tensor &diff_dst,
-    const tensor &weights, const tensor &diff_src, const tensor &diff_weights,
+CONVGRAD_API void convolution_backward(const const_tensor &src, const const_tensor &diff_dst,
+    const const_tensor &weights, const tensor &diff_src, const tensor &diff_weights,
     const attributes &attrs = {}, const options &opts = {});
 /// Both gradients of one transposed convolution.
-CONVGRAD_API void conv_transpose_backward(const tensor &src, const tensor &diff_dst,
-    const tensor &weights, const tensor &diff_src, const tensor &diff_weights,
+CONVGRAD_API void conv_transpose_backward(const const_tensor &src, const const_tensor &diff_dst,
+    const const_tensor &weights, const tensor &diff_src, const tensor &diff_weights,
     const attributes &attrs = {}, const options &opts = {});
 
 /// One op made ready for given tensors, with all that an eager call offers. `inputs` and `outputs`

@@ -1,7 +1,9 @@
 // Graph → partitions → compiled partitions.
 #pragma once
 
+#include <concepts>
 #include <memory>
+#include <span>
 
 #include <convgrad/engine.hpp>
 #include <convgrad/op.hpp>
@@ -29,8 +31,15 @@ public:
     /// the library allocates them itself. Nothing is written if a tensor is refused. An output must
     /// not overlap any other tensor (except `add`, which may be dst itself); of that only equal
     /// start addresses are noticed, since views of one buffer may interleave.
-    void execute(const stream &on, list_view<tensor> inputs, list_view<tensor> outputs,
+    void execute(const stream &on, list_view<const_tensor> inputs, list_view<tensor> outputs,
         void *workspace = nullptr) const;
+    /// The same with a container of tensors that could be written.
+    template <typename Tensors>
+    requires std::convertible_to<const Tensors &, std::span<const tensor>>
+    void execute(const stream &on, const Tensors &inputs, list_view<tensor> outputs,
+        void *workspace = nullptr) const {
+        execute_writable(on, inputs, outputs, workspace);
+    }
 
     // Copies only: a moved-from object would be one more state to check for.
     compiled_partition(const compiled_partition &) = default;
@@ -41,6 +50,9 @@ public:
     explicit compiled_partition(std::shared_ptr<const impl> p) : impl_(std::move(p)) {}
 
 private:
+    void execute_writable(const stream &on, std::span<const tensor> inputs,
+        list_view<tensor> outputs, void *workspace) const;
+
     std::shared_ptr<const impl> impl_;
 };
 

@@ -37,14 +37,14 @@ struct logical_tensor {
         : id(id_), type(type_), shape(std::move(shape_)), strides(std::move(strides_)) {}
 
     /// A constant s32 shape input holding `value_`.
-    static logical_tensor constant(std::size_t id_, dims value_) {
+    [[nodiscard]] static logical_tensor constant(std::size_t id_, dims value_) {
         logical_tensor lt(id_, data_type::s32, {static_cast<dim>(value_.size())});
         lt.value = std::move(value_);
         return lt;
     }
 
     /// True when the rank and every dimension are known.
-    [[nodiscard]] bool is_known() const {
+    [[nodiscard]] bool is_known() const noexcept {
         if (!shape) return false;
         for (dim d : *shape)
             if (d == unknown_dim) return false;
@@ -54,36 +54,47 @@ struct logical_tensor {
     friend bool operator==(const logical_tensor &, const logical_tensor &) = default;
 };
 
-/// A bf16 value, as its 16 bits.
+/// A bf16 value, as its 16 bits; convert.hpp tells what it is worth.
 enum class bf16 : std::uint16_t {};
-/// An IEEE half-precision value, as its 16 bits.
+/// An IEEE half-precision value, as its 16 bits; see convert.hpp.
 enum class f16 : std::uint16_t {};
 
-/// User memory with its description. Does not own the memory.
-struct tensor {
+/// Memory to read, with its description: an input. Does not own the memory.
+struct const_tensor {
+    /// Made from const memory too, which nobody writes through this pointer.
     void *data = nullptr;
     data_type type = data_type::undef;
     dims shape;
     /// In elements; empty means packed, last dimension innermost.
     dims strides;
 
+    const_tensor() = default;
+    const_tensor(const void *data_, data_type type_, dims shape_, dims strides_ = {})
+        : data(const_cast<void *>(data_)), type(type_), shape(std::move(shape_)),
+          strides(std::move(strides_)) {}
+    // Typed pointers carry their data type.
+    const_tensor(const float *p, dims shape_, dims strides_ = {})
+        : const_tensor(p, data_type::f32, std::move(shape_), std::move(strides_)) {}
+    const_tensor(const bf16 *p, dims shape_, dims strides_ = {})
+        : const_tensor(p, data_type::bf16, std::move(shape_), std::move(strides_)) {}
+    const_tensor(const f16 *p, dims shape_, dims strides_ = {})
+        : const_tensor(p, data_type::f16, std::move(shape_), std::move(strides_)) {}
+    const_tensor(const std::int32_t *p, dims shape_)
+        : const_tensor(p, data_type::s32, std::move(shape_)) {}
+};
+
+/// Memory to write, with its description: an output. Pointers to const make none. It can be read
+/// just as well, so it is an input too.
+struct tensor : const_tensor {
     tensor() = default;
     tensor(void *data_, data_type type_, dims shape_, dims strides_ = {})
-        : data(data_), type(type_), shape(std::move(shape_)), strides(std::move(strides_)) {}
-    tensor(const void *data_, data_type type_, dims shape_, dims strides_ = {})
-        : tensor(const_cast<void *>(data_), type_, std::move(shape_), std::move(strides_)) {}
-    // Typed pointers carry their data type. Inputs may be const: the library never writes to them.
-    tensor(const float *p, dims shape_, dims strides_ = {})
-        : tensor(
-            static_cast<const void *>(p), data_type::f32, std::move(shape_), std::move(strides_)) {}
-    tensor(const bf16 *p, dims shape_, dims strides_ = {})
-        : tensor(static_cast<const void *>(p), data_type::bf16, std::move(shape_),
-            std::move(strides_)) {}
-    tensor(const f16 *p, dims shape_, dims strides_ = {})
-        : tensor(
-            static_cast<const void *>(p), data_type::f16, std::move(shape_), std::move(strides_)) {}
-    tensor(const std::int32_t *p, dims shape_)
-        : tensor(static_cast<const void *>(p), data_type::s32, std::move(shape_)) {}
+        : const_tensor(data_, type_, std::move(shape_), std::move(strides_)) {}
+    tensor(float *p, dims shape_, dims strides_ = {})
+        : const_tensor(p, std::move(shape_), std::move(strides_)) {}
+    tensor(bf16 *p, dims shape_, dims strides_ = {})
+        : const_tensor(p, std::move(shape_), std::move(strides_)) {}
+    tensor(f16 *p, dims shape_, dims strides_ = {})
+        : const_tensor(p, std::move(shape_), std::move(strides_)) {}
 };
 
 }  // namespace convgrad

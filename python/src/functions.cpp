@@ -14,10 +14,10 @@
 namespace convgrad::python {
 namespace {
 
-using eager_forward = void (*)(const tensor &, const tensor &, const tensor &, const tensor &,
+using eager_forward = void (*)(const const_tensor &, const const_tensor &, const const_tensor &,
+    const tensor &, const attributes &, const options &);
+using eager_gradient = void (*)(const const_tensor &, const const_tensor &, const tensor &,
     const attributes &, const options &);
-using eager_gradient = void (*)(
-    const tensor &, const tensor &, const tensor &, const attributes &, const options &);
 
 /// What is known of an op before its arguments are looked at.
 struct op_traits {

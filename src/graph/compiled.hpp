@@ -49,8 +49,8 @@ struct [[gnu::visibility("hidden")]] compiled_partition::impl {
 
     explicit impl(const engine &on_) : on(on_) {}
 
-    void execute(const stream &where, std::span<const tensor> ins, std::span<const tensor> outs,
-        void *user_workspace) const;
+    void execute(const stream &where, std::span<const const_tensor *const> ins,
+        std::span<const tensor> outs, void *user_workspace) const;
 };
 
 /// The options of a compiled op as flags, and the engine that they name.
@@ -72,7 +72,8 @@ std::unique_ptr<const engines::plan> plan_op(const ops::parsed_attributes &attrs
 
 /// Tensors of one op, in its own order; null where an optional input is left out.
 struct arguments {
-    std::span<const tensor *const> inputs, outputs;
+    std::span<const const_tensor *const> inputs;
+    std::span<const tensor *const> outputs;
 };
 
 /// Refuses null data (an empty tensor may have it) and outputs that share their memory with an

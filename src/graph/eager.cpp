@@ -15,7 +15,7 @@ namespace {
 
 using ops::most_inputs, ops::most_outputs;
 
-logical_tensor described(const tensor &t) {
+logical_tensor described(const const_tensor &t) {
     if (t.type == data_type::undef) return {};
     return {0, t.type, t.shape, t.strides};
 }
@@ -28,11 +28,11 @@ ops::op_flags flags_of(const options &opts) {
 class call {
 public:
     /// Null pointers stand for optional tensors that are left out.
-    call(op_kind kind, std::initializer_list<const tensor *> inputs,
+    call(op_kind kind, std::initializer_list<const const_tensor *> inputs,
         std::initializer_list<const tensor *> outputs, const attributes &attrs, const options &opts,
         const engine::impl &on)
         : attrs_(ops::parse(kind, attrs, (*inputs.begin())->shape.size(), flags_of(opts))) {
-        for (const tensor *t : inputs) inputs_[input_count_++] = t;
+        for (const const_tensor *t : inputs) inputs_[input_count_++] = t;
         for (const tensor *t : outputs)
             if (t != nullptr) outputs_[output_count_++] = t;
         while (input_count_ > 0 && inputs_[input_count_ - 1] == nullptr) --input_count_;
@@ -58,7 +58,7 @@ private:
     }
 
     ops::parsed_attributes attrs_;
-    std::array<const tensor *, most_inputs> inputs_{};
+    std::array<const const_tensor *, most_inputs> inputs_{};
     std::array<const tensor *, most_outputs> outputs_{};
     std::size_t input_count_ = 0, output_count_ = 0;
     std::unique_ptr<const engines::plan> plan_;
@@ -93,7 +93,7 @@ private:
     engines::lane &lane_;
 };
 
-void run_op(op_kind kind, std::initializer_list<const tensor *> inputs,
+void run_op(op_kind kind, std::initializer_list<const const_tensor *> inputs,
     std::initializer_list<const tensor *> outputs, const attributes &attrs, const options &opts) {
     guarded("eager call", [&] {
         const place where(opts);
@@ -108,7 +108,7 @@ void run_op(op_kind kind, std::initializer_list<const tensor *> inputs,
 }
 
 /// An optional tensor: one without a type is left out.
-const tensor *optional(const tensor &t) {
+const const_tensor *optional(const const_tensor &t) {
     return t.type == data_type::undef ? nullptr : &t;
 }
 
@@ -119,7 +119,7 @@ options without_bias(options opts) {
 }
 
 /// What check_memory() cannot see: one gradient's output in the place of the other's tensor.
-void check_apart(op_kind kind, std::string_view name, const tensor &t,
+void check_apart(op_kind kind, std::string_view name, const const_tensor &t,
     std::initializer_list<const tensor *> outputs) {
     for (const tensor *out : outputs)
         if (out != nullptr && shares_memory(*out, t))
@@ -142,9 +142,9 @@ void run_plans(const place &where, const call &data, const call &weights) {
     weights.plan().execute({&memory[1], 1}, scratch.data(), where.queue());
 }
 
-void run_both(op_kind data_kind, op_kind weights_kind, const tensor &src, const tensor &diff_dst,
-    const tensor &weights, const tensor &diff_src, const tensor &diff_weights,
-    const attributes &attrs, const options &opts) {
+void run_both(op_kind data_kind, op_kind weights_kind, const const_tensor &src,
+    const const_tensor &diff_dst, const const_tensor &weights, const tensor &diff_src,
+    const tensor &diff_weights, const attributes &attrs, const options &opts) {
     guarded("eager call", [&] {
         const place where(opts);
         const call data_gradient(
@@ -161,54 +161,54 @@ void run_both(op_kind data_kind, op_kind weights_kind, const tensor &src, const 
 
 }  // namespace
 
-void convolution(const tensor &src, const tensor &weights, const tensor &bias, const tensor &dst,
-    const attributes &attrs, const options &opts) {
+void convolution(const const_tensor &src, const const_tensor &weights, const const_tensor &bias,
+    const tensor &dst, const attributes &attrs, const options &opts) {
     run_op(op_kind::convolution, {&src, &weights, optional(bias), opts.add}, {&dst}, attrs, opts);
 }
 
-void convolution_backward_data(const tensor &diff_dst, const tensor &weights,
+void convolution_backward_data(const const_tensor &diff_dst, const const_tensor &weights,
     const tensor &diff_src, const attributes &attrs, const options &opts) {
     run_op(op_kind::convolution_backward_data, {&diff_dst, &weights}, {&diff_src}, attrs, opts);
 }
 
-void convolution_backward_weights(const tensor &src, const tensor &diff_dst,
+void convolution_backward_weights(const const_tensor &src, const const_tensor &diff_dst,
     const tensor &diff_weights, const attributes &attrs, const options &opts) {
     run_op(op_kind::convolution_backward_weights, {&src, &diff_dst},
         {&diff_weights, opts.diff_bias}, attrs, opts);
 }
 
-void conv_transpose(const tensor &src, const tensor &weights, const tensor &bias, const tensor &dst,
-    const attributes &attrs, const options &opts) {
+void conv_transpose(const const_tensor &src, const const_tensor &weights, const const_tensor &bias,
+    const tensor &dst, const attributes &attrs, const options &opts) {
     run_op(
         op_kind::conv_transpose, {&src, &weights, optional(bias), opts.add}, {&dst}, attrs, opts);
 }
 
-void conv_transpose_backward_data(const tensor &diff_dst, const tensor &weights,
+void conv_transpose_backward_data(const const_tensor &diff_dst, const const_tensor &weights,
     const tensor &diff_src, const attributes &attrs, const options &opts) {
     run_op(op_kind::conv_transpose_backward_data, {&diff_dst, &weights}, {&diff_src}, attrs, opts);
 }
 
-void conv_transpose_backward_weights(const tensor &src, const tensor &diff_dst,
+void conv_transpose_backward_weights(const const_tensor &src, const const_tensor &diff_dst,
     const tensor &diff_weights, const attributes &attrs, const options &opts) {
     run_op(op_kind::conv_transpose_backward_weights, {&src, &diff_dst},
         {&diff_weights, opts.diff_bias}, attrs, opts);
 }
 
-void bias_add_backward(
-    const tensor &diff_dst, const tensor &diff_bias, const attributes &attrs, const options &opts) {
+void bias_add_backward(const const_tensor &diff_dst, const tensor &diff_bias,
+    const attributes &attrs, const options &opts) {
     run_op(op_kind::bias_add_backward, {&diff_dst}, {&diff_bias}, attrs, opts);
 }
 
-void convolution_backward(const tensor &src, const tensor &diff_dst, const tensor &weights,
-    const tensor &diff_src, const tensor &diff_weights, const attributes &attrs,
-    const options &opts) {
+void convolution_backward(const const_tensor &src, const const_tensor &diff_dst,
+    const const_tensor &weights, const tensor &diff_src, const tensor &diff_weights,
+    const attributes &attrs, const options &opts) {
     run_both(op_kind::convolution_backward_data, op_kind::convolution_backward_weights, src,
         diff_dst, weights, diff_src, diff_weights, attrs, opts);
 }
 
-void conv_transpose_backward(const tensor &src, const tensor &diff_dst, const tensor &weights,
-    const tensor &diff_src, const tensor &diff_weights, const attributes &attrs,
-    const options &opts) {
+void conv_transpose_backward(const const_tensor &src, const const_tensor &diff_dst,
+    const const_tensor &weights, const tensor &diff_src, const tensor &diff_weights,
+    const attributes &attrs, const options &opts) {
     run_both(op_kind::conv_transpose_backward_data, op_kind::conv_transpose_backward_weights, src,
         diff_dst, weights, diff_src, diff_weights, attrs, opts);
 }

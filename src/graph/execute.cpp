@@ -32,10 +32,11 @@ bool is_shape_input(const ops::parsed_attributes &attrs, std::size_t port) {
 
 /// The tensors of one step, picked from the partition's.
 struct step_arguments {
-    step_arguments(const step &s, std::span<const tensor> ins, std::span<const tensor> outs)
+    step_arguments(
+        const step &s, std::span<const const_tensor *const> ins, std::span<const tensor> outs)
         : input_count(s.inputs.size()), output_count(s.outputs.size()) {
         for (std::size_t i = 0; i < input_count; ++i)
-            inputs[i] = s.inputs[i] == stage::absent ? nullptr : &ins[s.inputs[i]];
+            inputs[i] = s.inputs[i] == stage::absent ? nullptr : ins[s.inputs[i]];
         for (std::size_t i = 0; i < output_count; ++i) outputs[i] = &outs[s.outputs[i]];
     }
     [[nodiscard]] arguments view() const {
@@ -43,7 +44,7 @@ struct step_arguments {
     }
 
     std::size_t input_count, output_count;
-    std::array<const tensor *, most_inputs> inputs{};
+    std::array<const const_tensor *, most_inputs> inputs{};
     std::array<const tensor *, most_outputs> outputs{};
 };
 
@@ -54,7 +55,7 @@ void check_count(const step &first, std::string_view what, std::size_t given, st
 }
 
 void check_matches(const ops::parsed_attributes &attrs, bool output, std::size_t port,
-    const logical_tensor &compiled, const tensor &given) {
+    const logical_tensor &compiled, const const_tensor &given) {
     if (given.type == compiled.type && given.shape == *compiled.shape
         && same_layout(given.shape, given.strides, compiled.strides))
         return;
@@ -70,7 +71,7 @@ void check_step(
         const logical_tensor &compiled = partition.inputs[s.inputs[i]];
         check_matches(s.attrs, false, i, compiled, *given.inputs[i]);
         // The value of a constant was used already: it may be repeated, but not changed.
-        const tensor &t = *given.inputs[i];
+        const const_tensor &t = *given.inputs[i];
         const bool constant = compiled.value && is_shape_input(s.attrs, i);
         if (constant && t.data != nullptr && read_shape(t) != *compiled.value)
             refuse(s.attrs, cat(label(s.attrs, false, i), " holds ", read_shape(t),
@@ -113,10 +114,11 @@ std::unique_ptr<const engines::plan> resolve_at_execution(
 }
 
 /// What check_memory() cannot see: one op's output in the place of another op's tensor.
-void check_across(const step &first, std::span<const tensor> ins, std::span<const tensor> outs) {
+void check_across(
+    const step &first, std::span<const const_tensor *const> ins, std::span<const tensor> outs) {
     for (std::size_t o = 0; o < outs.size(); ++o) {
         for (std::size_t i = 0; i < ins.size(); ++i)
-            if (shares_memory(outs[o], ins[i]))
+            if (shares_memory(outs[o], *ins[i]))
                 refuse(first.attrs, cat("output ", o, " and input ", i,
                                         " of the partition have the "
                                         "same data pointer; an output must not overlap an input"));
@@ -128,11 +130,23 @@ void check_across(const step &first, std::span<const tensor> ins, std::span<cons
     }
 }
 
+constexpr std::size_t most_steps = 2;
+
+/// Inputs as a list of either kind of tensor.
+template <typename Tensor>
+void execute_list(const compiled_partition::impl &partition, const stream &on,
+    std::span<const Tensor> inputs, std::span<const tensor> outputs, void *workspace) {
+    check_count(partition.steps[0], "inputs", inputs.size(), partition.inputs.size());
+    std::array<const const_tensor *, most_steps * most_inputs> pointers{};
+    for (std::size_t i = 0; i < inputs.size(); ++i) pointers[i] = &inputs[i];
+    partition.execute(on, {pointers.data(), inputs.size()}, outputs, workspace);
+}
+
 }  // namespace
 
 void check_memory(
     const ops::parsed_attributes &attrs, const arguments &given, const engines::backend &on) {
-    const auto check_data = [&](bool output, std::size_t port, const tensor &t) {
+    const auto check_data = [&](bool output, std::size_t port, const const_tensor &t) {
         if (t.data == nullptr && !is_empty(t.shape))
             refuse(
                 attrs, cat(label(attrs, output, port),
@@ -173,17 +187,16 @@ conv::buffers bind_memory(const ops::parsed_attributes &attrs, const arguments &
     return ops::bind(attrs.kind, inputs, outputs);
 }
 
-void compiled_partition::impl::execute(const stream &where, std::span<const tensor> ins,
-    std::span<const tensor> outs, void *user_workspace) const {
+void compiled_partition::impl::execute(const stream &where,
+    std::span<const const_tensor *const> ins, std::span<const tensor> outs,
+    void *user_workspace) const {
     const engines::backend &compiled_for = *on.get().backend;
     const engines::backend &there = *where.get_engine().get().backend;
     if (!there.accepts(compiled_for))
         refuse(steps[0].attrs,
             cat("the stream's engine is ", there.name(), "; this partition was compiled for ",
                 compiled_for.name(), "; compile it for the engine it runs on"));
-    check_count(steps[0], "inputs", ins.size(), inputs.size());
     check_count(steps[0], "outputs", outs.size(), outputs.size());
-    constexpr std::size_t most_steps = 2;
     std::array<std::unique_ptr<const engines::plan>, most_steps> late_plans;
     std::array<conv::buffers, most_steps> memory;
     std::size_t needed = workspace;
@@ -215,9 +228,14 @@ void compiled_partition::impl::execute(const stream &where, std::span<const tens
     }
 }
 
-void compiled_partition::execute(
-    const stream &on, list_view<tensor> inputs, list_view<tensor> outputs, void *workspace) const {
-    guarded("execute", [&] { impl_->execute(on, inputs, outputs, workspace); });
+void compiled_partition::execute(const stream &on, list_view<const_tensor> inputs,
+    list_view<tensor> outputs, void *workspace) const {
+    guarded("execute", [&] { execute_list<const_tensor>(*impl_, on, inputs, outputs, workspace); });
+}
+
+void compiled_partition::execute_writable(const stream &on, std::span<const tensor> inputs,
+    list_view<tensor> outputs, void *workspace) const {
+    guarded("execute", [&] { execute_list<tensor>(*impl_, on, inputs, outputs, workspace); });
 }
 
 }  // namespace convgrad

@@ -89,11 +89,11 @@ void fill_in(logical_tensor &into, const logical_tensor &known) {
     if (!says_shape && into.strides.empty()) into.strides = known.strides;
 }
 
-bool shares_memory(const tensor &a, const tensor &b) {
+bool shares_memory(const const_tensor &a, const const_tensor &b) {
     return a.data != nullptr && a.data == b.data && !is_empty(a.shape) && !is_empty(b.shape);
 }
 
-dims read_shape(const tensor &t) {
+dims read_shape(const const_tensor &t) {
     dims values;
     if (t.shape.size() != 1) return values;
     const dim stride = t.strides.empty() ? 1 : t.strides[0];

@@ -27,9 +27,9 @@ bool join(logical_tensor &into, const logical_tensor &other);
 void fill_in(logical_tensor &into, const logical_tensor &known);
 
 /// The s32 values that a shape input holds.
-dims read_shape(const tensor &t);
+dims read_shape(const const_tensor &t);
 
 /// True when both begin at the same address. Of an empty tensor the address means nothing.
-bool shares_memory(const tensor &a, const tensor &b);
+bool shares_memory(const const_tensor &a, const const_tensor &b);
 
 }  // namespace convgrad

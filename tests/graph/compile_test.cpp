@@ -19,7 +19,8 @@ partition forward_partition() {
     return only_partition(node);
 }
 
-std::vector<float> run(const compiled_partition &compiled, std::vector<tensor> inputs, dims shape) {
+std::vector<float> run(
+    const compiled_partition &compiled, std::vector<const_tensor> inputs, dims shape) {
     buffer out = buffer::filled(std::move(shape), 99.0F);
     compiled.execute(stream(), inputs, {out.view()});
     return out.values();

@@ -107,7 +107,8 @@ TEST(eager, refuses_options_of_other_ops) {
 TEST(eager, refuses_bad_arguments) {
     const layer l;
     buffer out(l.weights.shape());
-    const auto gradient = [&](const tensor &src, const tensor &diff_dst, const attributes &attrs) {
+    const auto gradient = [&](const const_tensor &src, const const_tensor &diff_dst,
+                              const attributes &attrs) {
         convolution_backward_weights(src, diff_dst, out.view(), attrs);
     };
     expect_error(invalid_op, {"ConvolutionBackwardWeights", "strides", "0"}, [&] {

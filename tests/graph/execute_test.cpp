@@ -17,8 +17,8 @@ compiled_partition weights_gradient(const layer &l, const compile_options &opts 
 }
 
 /// Expects the error, and that the output still holds what it held.
-void expect_refused(const compiled_partition &c, std::vector<tensor> inputs, const tensor &output,
-    buffer &memory, std::initializer_list<std::string_view> parts) {
+void expect_refused(const compiled_partition &c, std::vector<const_tensor> inputs,
+    const tensor &output, buffer &memory, std::initializer_list<std::string_view> parts) {
     memory.values().assign(memory.values().size(), 77.0F);
     expect_error(
         invalid_argument, parts, [&] { c.execute(stream(), inputs, std::vector{output}); });
@@ -42,10 +42,10 @@ TEST(execute, refuses_null_data) {
     const layer l;
     const compiled_partition c = weights_gradient(l);
     buffer out(l.weights.shape());
-    const tensor none(static_cast<const float *>(nullptr), l.diff_dst.shape());
+    const tensor none(static_cast<float *>(nullptr), l.diff_dst.shape());
     expect_refused(c, {l.src.view(), none}, out.view(), out,
         {"input 1 (diff_dst)", "null data", "[2, 5, 5, 4]"});
-    const tensor no_output(static_cast<const float *>(nullptr), l.weights.shape());
+    const tensor no_output(static_cast<float *>(nullptr), l.weights.shape());
     expect_refused(c, {l.src.view(), l.diff_dst.view()}, no_output, out,
         {"output 0 (diff_weights)", "null data"});
 }
@@ -117,8 +117,8 @@ TEST(execute, handles_empty_tensors) {
     buffer out({3, 3, 3, 4});
     const compiled_partition w = compile(
         op_kind::convolution_backward_weights, {src, diff_dst}, {f32(2, {3, 3, 3, 4})}, attrs);
-    const tensor no_src(static_cast<const float *>(nullptr), {0, 5, 5, 3});
-    const tensor no_diff_dst(static_cast<const float *>(nullptr), {0, 5, 5, 4});
+    const tensor no_src(static_cast<float *>(nullptr), {0, 5, 5, 3});
+    const tensor no_diff_dst(static_cast<float *>(nullptr), {0, 5, 5, 4});
     w.execute(stream(), {no_src, no_diff_dst}, {out.view()});
     for (float v : out.values()) EXPECT_EQ(v, 0.0F);
     const compiled_partition d =

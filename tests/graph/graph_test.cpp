@@ -82,7 +82,7 @@ TEST(graph, a_length_that_does_not_follow_is_given_when_compiling) {
     const compiled_partition compiled = part.compile(part.inputs(), {&output, 1});
     const float diff_dst[] = {3}, weights[] = {5, 7};
     float diff_src[] = {9};
-    const tensor in[] = {{diff_dst, {1, 1, 1}}, {weights, {2, 1, 1}}};
+    const const_tensor in[] = {{diff_dst, {1, 1, 1}}, {weights, {2, 1, 1}}};
     const tensor out[] = {{diff_src, {1, 1, 1}}};
     compiled.execute(stream(), in, out);
     EXPECT_EQ(diff_src[0], 0);  // the taps lie in the padding

@@ -231,7 +231,8 @@ private:
         node.add_input(lt);
         inputs_.push_back(lt);
         shapes_.push_back(std::make_unique<std::vector<std::int32_t>>(shape.begin(), shape.end()));
-        in_.emplace_back(shapes_.back()->data(), dims{static_cast<dim>(shape.size())});
+        in_.emplace_back(
+            shapes_.back()->data(), convgrad::data_type::s32, dims{static_cast<dim>(shape.size())});
     }
 
     trial &t_;

@@ -104,7 +104,10 @@ public:
                 store(i, conv::round_to<f16>(v));
         }
     }
-    [[nodiscard]] tensor view() const { return {bytes_.data(), type_, shape_}; }
+    /// For either role.
+    [[nodiscard]] tensor view() const {
+        return {const_cast<std::byte *>(bytes_.data()), type_, shape_};
+    }
     [[nodiscard]] logical_tensor described(std::size_t id) const { return {id, type_, shape_}; }
     [[nodiscard]] const dims &shape() const { return shape_; }
     std::vector<std::byte> &bytes() { return bytes_; }
