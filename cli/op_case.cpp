@@ -10,9 +10,6 @@
 namespace convgrad::cli {
 namespace {
 
-using ops::data_format;
-using ops::weights_format;
-
 /// A problem read as a convolution: a transposed one is the convolution that maps its dst to its
 /// src.
 struct geometry {

@@ -33,12 +33,10 @@ struct op_case {
     std::shared_ptr<const problem_string> problem;
     op_kind kind = op_kind::convolution;
     data_type type = data_type::f32;
-    ops::data_format data = ops::data_format::nxc;
-    ops::weights_format weights = ops::weights_format::xio;
+    data_format data = data_format::nxc;
+    weights_format weights = weights_format::xio;
     engine_choice on;
 };
-
-using ops::to_string;
 
 /// The ops that compute alone, not as part of a convolution's partition.
 std::vector<op_kind> computed_ops();
@@ -48,7 +46,7 @@ bool is_transposed(op_kind kind);
 conv::pass pass_of(op_kind kind);
 /// The weights formats that an op takes, its default first. An op without weights has one that
 /// means nothing.
-std::vector<ops::weights_format> weights_formats_of(op_kind kind);
+std::vector<weights_format> weights_formats_of(op_kind kind);
 
 /// The weights format of a case; "-" where there are no weights.
 std::string_view weights_text(const op_case &c);

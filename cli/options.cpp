@@ -167,8 +167,8 @@ struct request {
 struct choices {
     std::vector<op_kind> kinds;
     std::vector<data_type> types;
-    std::vector<ops::data_format> data;
-    std::vector<ops::weights_format> weights;
+    std::vector<data_format> data;
+    std::vector<weights_format> weights;
     std::vector<engine_choice> engines;
     std::optional<text_filter> match;
     dim mb = 0;
@@ -176,8 +176,6 @@ struct choices {
 };
 
 choices parse_choices(const selection_options &options) {
-    using ops::data_format;
-    using ops::weights_format;
     choices c;
     c.kinds = parse_ops(options);
     c.types = parse_names<data_type>("--dtype", options.types, all_types, {});
@@ -209,12 +207,12 @@ choices parse_choices(const selection_options &options) {
 }
 
 /// The weights formats of `kind` among those asked for; none asked for: the default, or both.
-std::vector<ops::weights_format> formats_for(op_kind kind, const choices &c) {
+std::vector<weights_format> formats_for(op_kind kind, const choices &c) {
     const auto own = weights_formats_of(kind);
     if (c.weights.empty()) return c.all_layouts ? own : std::vector{own[0]};
     if (!has_weights(kind)) return own;
-    std::vector<ops::weights_format> formats;
-    for (ops::weights_format format : c.weights)
+    std::vector<weights_format> formats;
+    for (weights_format format : c.weights)
         if (format == own[0] || format == own[1]) formats.push_back(format);
     if (formats.empty())
         throw usage_error(fmt::format("--weights-format: {} takes {} or {}", to_string(kind),
@@ -240,15 +238,15 @@ std::shared_ptr<const problem_string> parse_request(
 void append_cases(selection &result, const request &r, const choices &c) {
     std::shared_ptr<const problem_string> parsed[2];
     const std::vector<data_type> types = c.types.empty() ? r.types : c.types;
-    std::vector<ops::data_format> data = c.data;
-    if (data.empty()) data = {ops::data_format::nxc};
-    if (c.data.empty() && c.all_layouts) data.push_back(ops::data_format::ncx);
+    std::vector<data_format> data = c.data;
+    if (data.empty()) data = {data_format::nxc};
+    if (c.data.empty() && c.all_layouts) data.push_back(data_format::ncx);
     for (op_kind kind : c.kinds.empty() ? r.kinds : c.kinds) {
         const bool deconv = is_transposed(kind);
         if (!parsed[deconv]) parsed[deconv] = parse_request(r, deconv, c);
         for (data_type type : types)
-            for (ops::data_format format : data)
-                for (ops::weights_format weights : formats_for(kind, c))
+            for (data_format format : data)
+                for (weights_format weights : formats_for(kind, c))
                     for (const engine_choice &on : c.engines)
                         result.cases.push_back({parsed[deconv], kind, type, format, weights, on});
     }

@@ -9,7 +9,7 @@ using namespace convgrad;
 
 namespace {
 
-const attributes same = {.auto_pad = "same_upper"};
+const attributes same = {.auto_pad = auto_pad::same_upper};
 const dims weights_shape = {3, 3, 4, 4};
 
 }  // namespace

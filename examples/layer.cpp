@@ -9,7 +9,7 @@ using namespace convgrad;
 
 namespace {
 
-const attributes layer_attributes = {.strides = {2, 2}, .auto_pad = "same_upper"};
+const attributes layer_attributes = {.strides = {2, 2}, .auto_pad = auto_pad::same_upper};
 const dims src_shape = {4, 9, 9, 3}, weights_shape = {3, 3, 3, 8}, bias_shape = {8};
 
 // A cheap generator: the example needs neither quality nor headers.

@@ -6,6 +6,7 @@
 #include <convgrad/engine.hpp>
 #include <convgrad/error.hpp>
 #include <convgrad/explain.hpp>
+#include <convgrad/formats.hpp>
 #include <convgrad/graph.hpp>
 #include <convgrad/op.hpp>
 #include <convgrad/op_kind.hpp>

@@ -9,22 +9,24 @@
 #pragma once
 
 #include <convgrad/engine.hpp>
+#include <convgrad/formats.hpp>
 #include <convgrad/graph.hpp>
 #include <convgrad/tensor.hpp>
 
 namespace convgrad {
 
 /// Attributes of an eager call. Empty lists mean: strides and dilations 1, pads and output_padding
-/// 0; an empty weights_format means XIO (convolution) or XOI (transposed convolution).
+/// 0; without a weights_format it is XIO (convolution) or XOI (transposed convolution). Words are
+/// enumerations or text: `auto_pad::valid`, `"valid"`.
 struct attributes {
     dims strides = {};
     dims pads_begin = {};
     dims pads_end = {};
     dims dilations = {};
-    std::string_view auto_pad = "none";
+    word<convgrad::auto_pad> auto_pad = convgrad::auto_pad::none;
     dim groups = 1;
-    std::string_view data_format = "NXC";
-    std::string_view weights_format = {};
+    word<convgrad::data_format> data_format = convgrad::data_format::nxc;
+    std::optional<word<convgrad::weights_format>> weights_format = {};
     dims output_padding = {};
 };
 

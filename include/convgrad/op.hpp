@@ -6,6 +6,7 @@
 #include <string>
 #include <variant>
 
+#include <convgrad/formats.hpp>
 #include <convgrad/op_kind.hpp>
 #include <convgrad/tensor.hpp>
 
@@ -33,6 +34,9 @@ public:
     op &set(std::string_view attribute, attribute_value value);
     op &set(std::string_view attribute, const char *value);
     op &set(std::string_view attribute, dims value);
+    op &set(std::string_view attribute, auto_pad value);
+    op &set(std::string_view attribute, data_format value);
+    op &set(std::string_view attribute, weights_format value);
     /// Integers of any size; a bool or a float keeps its own type.
     template <std::integral Integer>
     requires(!std::same_as<Integer, bool>) op &set(std::string_view attribute, Integer value) {

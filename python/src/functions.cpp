@@ -97,16 +97,11 @@ void read_optional(std::optional<array> &to, nb::handle object, std::string_view
     if (!object.is_none()) to.emplace(object, name, access::read);
 }
 
-/// As the library reads it: in any case.
-bool is_ncx(std::string_view format) {
-    return format.size() == 3 && (format[0] | 0x20) == 'n' && (format[1] | 0x20) == 'c'
-           && (format[2] | 0x20) == 'x';
-}
-
 /// Number of channels of diff_dst: the length of the bias gradient.
 dim channels_of(const tensor &t, const attributes &attrs) {
     if (t.shape.empty()) return 0;
-    return is_ncx(attrs.data_format) && t.shape.size() > 1 ? t.shape[1] : t.shape.back();
+    return attrs.data_format == data_format::ncx && t.shape.size() > 1 ? t.shape[1]
+                                                                       : t.shape.back();
 }
 
 bool wanted(nb::handle diff_bias) {

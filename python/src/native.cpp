@@ -30,8 +30,8 @@ attributes attributes_of(const native::geometry &g) {
     made.pads_end = list(g.pads_end);
     made.dilations = list(g.dilation);
     made.groups = g.groups;
-    made.data_format = "NCX";
-    made.weights_format = g.transposed ? "IOX" : "OIX";
+    made.data_format = data_format::ncx;
+    made.weights_format = g.transposed ? weights_format::iox : weights_format::oix;
     if (g.transposed) made.output_padding = list(g.output_padding);
     return made;
 }

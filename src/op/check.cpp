@@ -225,8 +225,8 @@ std::optional<given_value> field_of(const attributes &attrs, attribute_id id) {
     const auto list = [](const dims &l) {
         return l.empty() ? std::nullopt : std::optional<given_value>(l);
     };
-    const auto word = [](std::string_view w, std::string_view otherwise) {
-        return w == otherwise ? std::nullopt : std::optional<given_value>(w);
+    const auto text = [](auto value, auto otherwise) {
+        return value == otherwise ? std::nullopt : std::optional<given_value>(to_string(value));
     };
     switch (id) {
     case attribute_id::strides:
@@ -238,14 +238,15 @@ std::optional<given_value> field_of(const attributes &attrs, attribute_id id) {
     case attribute_id::pads_end:
         return list(attrs.pads_end);
     case attribute_id::auto_pad:
-        return word(attrs.auto_pad, "none");
+        return text(auto_pad(attrs.auto_pad), auto_pad::none);
     case attribute_id::groups:
         if (attrs.groups == 1) return std::nullopt;
         return attrs.groups;
     case attribute_id::data_format:
-        return word(attrs.data_format, "NXC");
+        return text(data_format(attrs.data_format), data_format::nxc);
     case attribute_id::weights_format:
-        return word(attrs.weights_format, {});
+        if (!attrs.weights_format) return std::nullopt;
+        return to_string(*attrs.weights_format);
     case attribute_id::output_padding:
         return list(attrs.output_padding);
     case attribute_id::dst_shape:

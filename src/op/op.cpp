@@ -75,6 +75,21 @@ op &op::set(std::string_view attribute, dims value) {
     return set(attribute, attribute_value(std::move(value)));
 }
 
+op &op::set(std::string_view attribute, auto_pad value) {
+    return guarded("op::set",
+        [&]() -> op & { return set(attribute, attribute_value(std::string(to_string(value)))); });
+}
+
+op &op::set(std::string_view attribute, data_format value) {
+    return guarded("op::set",
+        [&]() -> op & { return set(attribute, attribute_value(std::string(to_string(value)))); });
+}
+
+op &op::set(std::string_view attribute, weights_format value) {
+    return guarded("op::set",
+        [&]() -> op & { return set(attribute, attribute_value(std::string(to_string(value)))); });
+}
+
 op &op::add_input(logical_tensor input) {
     return guarded("op::add_input", [&]() -> op & {
         inputs_.push_back(std::move(input));

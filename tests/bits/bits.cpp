@@ -55,7 +55,7 @@ void print_training_shapes(test::workbench &bench) {
                             cli::parse_problem(std::string(e.text), e.deconv));
                         c.kind = kind;
                         c.type = type;
-                        c.data = planes ? ops::data_format::ncx : ops::data_format::nxc;
+                        c.data = planes ? data_format::ncx : data_format::nxc;
                         c.weights = cli::weights_formats_of(kind)[planes ? 1 : 0];
                         conv::problem p = cli::make_call(c, false).problem;
                         p.mb = std::min<dim>(p.mb, 1);

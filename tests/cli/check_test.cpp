@@ -49,7 +49,7 @@ TEST(op_case, problem_string_and_op_mean_the_same) {
     for (const embedded_problem &e : embedded_problems(embedded_set::verify)) {
         for (op_kind kind : convolution_op_kinds) {
             if (is_transposed(kind) != e.deconv) continue;
-            for (auto data : {ops::data_format::nxc, ops::data_format::ncx}) {
+            for (auto data : {data_format::nxc, data_format::ncx}) {
                 for (auto weights : weights_formats_of(kind)) {
                     op_case c = make_case(e.text, kind);
                     c.data = data;
@@ -140,7 +140,7 @@ TEST(check, notices_work_that_was_not_done) {
 
 TEST(check, illegal_calls_fail_with_the_library_message) {
     op_case c = make_case("mb2ic8ih9oc8kh3", op_kind::convolution);
-    c.weights = ops::weights_format::iox;
+    c.weights = weights_format::iox;
     const check_result r = check(c, engine());
     EXPECT_EQ(r.what, outcome::failed);
     EXPECT_NE(r.detail.find("invalid_op"), std::string::npos) << r.detail;

@@ -81,10 +81,10 @@ std::string to_text(const op_case &c) {
         << c.OC << " G" << c.attrs.groups << " kernel" << c.kernel << " longer" << c.longer
         << " shorter" << c.shorter << " strides" << c.attrs.strides << " dilations"
         << c.attrs.dilations << " pads" << c.attrs.pads_begin << c.attrs.pads_end << ' '
-        << c.attrs.auto_pad << " q" << c.attrs.output_padding << ' ' << c.attrs.data_format << ' '
-        << c.attrs.weights_format << (c.second_form ? " second form" : "")
-        << (c.bias ? " bias" : "") << (c.accumulate ? " accumulate" : "")
-        << (c.diff_bias ? " diff_bias" : "");
+        << to_string(c.attrs.auto_pad) << " q" << c.attrs.output_padding << ' '
+        << to_string(c.attrs.data_format) << ' ' << to_string(*c.attrs.weights_format)
+        << (c.second_form ? " second form" : "") << (c.bias ? " bias" : "")
+        << (c.accumulate ? " accumulate" : "") << (c.diff_bias ? " diff_bias" : "");
     return out.str();
 }
 
@@ -144,7 +144,7 @@ dims data_shape(const op_case &c, dim channels, const dims &space) {
 
 dims weights_shape(const op_case &c) {
     const dim G = c.attrs.groups;
-    const std::string_view format = c.attrs.weights_format;
+    const std::string_view format = to_string(*c.attrs.weights_format);
     const bool split_i = !is_transpose(c.kind) || c.second_form;  // I is IC/G
     const dim I = split_i ? c.IC / G : c.IC, O = split_i ? c.OC : c.OC / G;
     const bool i_first = format.find('I') < format.find('O');

@@ -149,9 +149,9 @@ void spoil(input &in, layer &made) {
     default:
         spoil(in, *lists[what]);
     }
-    a.auto_pad = made.auto_pad;
-    a.data_format = made.data_format;
-    a.weights_format = made.weights_format;
+    succeeds([&] { a.auto_pad = made.auto_pad; });
+    succeeds([&] { a.data_format = made.data_format; });
+    succeeds([&] { a.weights_format = made.weights_format; });
 }
 
 std::optional<std::size_t> small_span(const dims &shape, const dims &strides) {

@@ -93,9 +93,10 @@ inline dg::op make_op(std::size_t id, op_kind kind, const attributes &attrs) {
     op.set_attr<std::vector<int64_t>>(dg::op::attr::pads_begin, attrs.pads_begin);
     op.set_attr<std::vector<int64_t>>(dg::op::attr::pads_end, attrs.pads_end);
     op.set_attr<std::vector<int64_t>>(dg::op::attr::dilations, attrs.dilations);
-    op.set_attr<std::string>(dg::op::attr::auto_pad, std::string(attrs.auto_pad));
-    op.set_attr<std::string>(dg::op::attr::data_format, std::string(attrs.data_format));
-    op.set_attr<std::string>(dg::op::attr::weights_format, std::string(attrs.weights_format));
+    op.set_attr<std::string>(dg::op::attr::auto_pad, std::string(to_string(attrs.auto_pad)));
+    op.set_attr<std::string>(dg::op::attr::data_format, std::string(to_string(attrs.data_format)));
+    op.set_attr<std::string>(
+        dg::op::attr::weights_format, std::string(to_string(*attrs.weights_format)));
     op.set_attr<int64_t>(dg::op::attr::groups, attrs.groups);
     if (!attrs.output_padding.empty())
         op.set_attr<std::vector<int64_t>>(dg::op::attr::output_padding, attrs.output_padding);

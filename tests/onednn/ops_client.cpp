@@ -29,10 +29,12 @@ void check_op(const layer &l, role r, const variant &v) {
     const op_kind kind = kind_of(l, r);
     const auto shapes = shapes_of(l, r);
     SCOPED_TRACE(std::string(to_string(kind)) + " " + std::string(to_string(v.type)) + " "
-                 + std::string(l.attrs.data_format) + " " + std::string(l.attrs.weights_format)
-                 + " " + std::string(l.attrs.auto_pad) + " groups " + std::to_string(l.attrs.groups)
-                 + " rank " + std::to_string(l.src.size()) + (v.permuted ? " permuted" : "")
-                 + (v.ask_for_any ? " any" : "") + (v.with_bias ? " bias" : ""));
+                 + std::string(to_string(l.attrs.data_format)) + " "
+                 + std::string(to_string(*l.attrs.weights_format)) + " "
+                 + std::string(to_string(l.attrs.auto_pad)) + " groups "
+                 + std::to_string(l.attrs.groups) + " rank " + std::to_string(l.src.size())
+                 + (v.permuted ? " permuted" : "") + (v.ask_for_any ? " any" : "")
+                 + (v.with_bias ? " bias" : ""));
     const auto strides = [&](const dims &shape) {
         return v.permuted ? strides_with_inner(shape, 1) : dims{};
     };

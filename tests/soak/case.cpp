@@ -258,8 +258,8 @@ op make_op(std::size_t id, op_kind kind, const layer &l) {
     node.set("strides", l.attrs.strides).set("dilations", l.attrs.dilations);
     node.set("pads_begin", l.attrs.pads_begin).set("pads_end", l.attrs.pads_end);
     node.set("groups", l.attrs.groups);
-    node.set("data_format", std::string(l.attrs.data_format));
-    node.set("weights_format", std::string(l.attrs.weights_format));
+    node.set("data_format", data_format(l.attrs.data_format));
+    node.set("weights_format", weights_format(*l.attrs.weights_format));
     if (l.accumulate) node.set("accumulate", 1);
     return node;
 }

@@ -51,7 +51,7 @@ symbols resolved(
 }
 
 std::string format_of(op_kind kind, const attributes &attrs) {
-    if (!attrs.weights_format.empty()) return std::string(attrs.weights_format);
+    if (attrs.weights_format) return std::string(to_string(*attrs.weights_format));
     return is_transpose(kind) ? "XOI" : "XIO";
 }
 
