@@ -71,7 +71,7 @@ def split_header(text):
         plain = re.sub(r"//.*", "", line)
         opens = sum(plain.count(c) for c in "({[") - sum(plain.count(c) for c in ")}]")
         outer = depth == 0
-        if re.match(r"namespace convgrad(::\w+)? \{|\}  // namespace", line):
+        if re.match(r"namespace convgrad(::\w+)? \{|inline namespace CONVGRAD_ABI \{|\}  // namespace", line):
             close()
             continue
         if outer and re.match(r"#(pragma|include|if|endif|undef)", line):

@@ -11,6 +11,7 @@
 #include <convgrad/tensor.hpp>
 
 namespace convgrad {
+inline namespace CONVGRAD_ABI {
 
 [[nodiscard]] constexpr float to_f32(bf16 value) noexcept {
     return std::bit_cast<float>(std::uint32_t{static_cast<std::uint16_t>(value)} << 16);
@@ -64,4 +65,5 @@ CONVGRAD_API void convert(std::span<const float> from, std::span<f16> to);
 CONVGRAD_API void convert(std::span<const bf16> from, std::span<float> to);
 CONVGRAD_API void convert(std::span<const f16> from, std::span<float> to);
 
+}  // namespace CONVGRAD_ABI
 }  // namespace convgrad

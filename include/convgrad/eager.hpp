@@ -14,6 +14,7 @@
 #include <convgrad/tensor.hpp>
 
 namespace convgrad {
+inline namespace CONVGRAD_ABI {
 
 /// Attributes of an eager call. Empty lists mean: strides and dilations 1, pads and output_padding
 /// 0; without a weights_format it is XIO (convolution) or XOI (transposed convolution). Words are
@@ -123,4 +124,5 @@ struct resolved_pads {
 [[nodiscard]] CONVGRAD_API resolved_pads resolve_pads(op_kind kind, const dims &data,
     const dims &other, const dims &kernel, const attributes &attrs = {});
 
+}  // namespace CONVGRAD_ABI
 }  // namespace convgrad

@@ -5,11 +5,12 @@
 
 #include <convgrad/types.hpp>
 
-namespace convgrad {
-
-namespace engines {
+namespace convgrad::engines {
 class lane;
-}
+}  // namespace convgrad::engines
+
+namespace convgrad {
+inline namespace CONVGRAD_ABI {
 
 /// A caller's thread pool. Implement it to run the library on threads that already exist.
 class CONVGRAD_API thread_pool {
@@ -116,9 +117,10 @@ private:
 };
 
 /// The best instruction set that this CPU and operating system offer (environment not considered).
-CONVGRAD_API isa detected_isa();
+CONVGRAD_API isa detected_isa() noexcept;
 
 /// Frees the scratch memory that the library keeps between executions (at most 256 MiB).
 CONVGRAD_API void release_scratch() noexcept;
 
+}  // namespace CONVGRAD_ABI
 }  // namespace convgrad

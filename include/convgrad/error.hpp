@@ -9,6 +9,7 @@
 #include <convgrad/export.hpp>
 
 namespace convgrad {
+inline namespace CONVGRAD_ABI {
 
 /// What went wrong. *Invalid* means that the specification forbids it; *unsupported* that it is
 /// legal but not available here.
@@ -26,7 +27,7 @@ enum class error_code : std::uint8_t {
 };
 
 /// "invalid_op", "invalid_graph", …
-CONVGRAD_API std::string_view to_string(error_code code);
+CONVGRAD_API std::string_view to_string(error_code code) noexcept;
 
 /// Every failure of the library. `what()` names the op, the argument, the values seen and the rule
 /// that they break.
@@ -42,4 +43,5 @@ private:
     error_code code_;
 };
 
+}  // namespace CONVGRAD_ABI
 }  // namespace convgrad

@@ -7,6 +7,7 @@
 #include <convgrad/eager.hpp>
 
 namespace convgrad {
+inline namespace CONVGRAD_ABI {
 
 /// The plan of one op, and the algorithms that were weighed and not taken.
 struct explanation {
@@ -37,4 +38,5 @@ struct explanation {
 /// All of it as text, several lines.
 [[nodiscard]] CONVGRAD_API std::string to_string(const explanation &what);
 
+}  // namespace CONVGRAD_ABI
 }  // namespace convgrad

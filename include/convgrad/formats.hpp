@@ -8,6 +8,7 @@
 #include <convgrad/export.hpp>
 
 namespace convgrad {
+inline namespace CONVGRAD_ABI {
 
 /// How padding is found.
 enum class auto_pad : std::uint8_t { none, same_upper, same_lower, valid };
@@ -49,4 +50,5 @@ private:
     Enumeration value_{};
 };
 
+}  // namespace CONVGRAD_ABI
 }  // namespace convgrad

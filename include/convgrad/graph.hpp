@@ -9,6 +9,7 @@
 #include <convgrad/op.hpp>
 
 namespace convgrad {
+inline namespace CONVGRAD_ABI {
 
 /// A partition made ready for given shapes. Immutable: any number of threads may execute it at
 /// once. Cheap to copy; independent of the graph and the engine object it came from.
@@ -116,4 +117,5 @@ private:
     std::unique_ptr<impl> impl_;
 };
 
+}  // namespace CONVGRAD_ABI
 }  // namespace convgrad

@@ -11,6 +11,7 @@
 #include <convgrad/tensor.hpp>
 
 namespace convgrad {
+inline namespace CONVGRAD_ABI {
 
 /// The value of an attribute. Which alternative an attribute takes is in its op's schema.
 using attribute_value = std::variant<std::int64_t, dims, std::string, float, bool>;
@@ -64,4 +65,5 @@ private:
     std::vector<logical_tensor> inputs_, outputs_;
 };
 
+}  // namespace CONVGRAD_ABI
 }  // namespace convgrad

@@ -7,6 +7,7 @@
 #include <convgrad/export.hpp>
 
 namespace convgrad {
+inline namespace CONVGRAD_ABI {
 
 /// The convolution family and what goes with it. The values are those of oneDNN Graph's op kinds.
 /// BiasAdd, Add and ReLU compute in graphs, as part of a convolution's partition.
@@ -48,6 +49,7 @@ inline constexpr op_kind convolution_op_kinds[] = {
 };
 
 /// The specification's name, e.g. "ConvolutionBackwardWeights".
-CONVGRAD_API std::string_view to_string(op_kind kind);
+CONVGRAD_API std::string_view to_string(op_kind kind) noexcept;
 
+}  // namespace CONVGRAD_ABI
 }  // namespace convgrad

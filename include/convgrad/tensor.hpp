@@ -9,6 +9,7 @@
 #include <convgrad/types.hpp>
 
 namespace convgrad {
+inline namespace CONVGRAD_ABI {
 
 /// A list that a call reads: a braced list, a vector, an array or a span. Like std::string_view for
 /// strings, it owns nothing: meant for parameters only.
@@ -97,4 +98,5 @@ struct tensor : const_tensor {
         : const_tensor(p, std::move(shape_), std::move(strides_)) {}
 };
 
+}  // namespace CONVGRAD_ABI
 }  // namespace convgrad

@@ -10,6 +10,7 @@
 #include <convgrad/export.hpp>
 
 namespace convgrad {
+inline namespace CONVGRAD_ABI {
 
 /// One dimension, stride or offset. Always 64-bit.
 using dim = std::int64_t;
@@ -54,14 +55,15 @@ enum class math_mode : std::uint8_t {
 /// Where an engine computes.
 enum class engine_kind : std::uint8_t { cpu, cuda };
 
-CONVGRAD_API std::string_view to_string(data_type type);
+CONVGRAD_API std::string_view to_string(data_type type) noexcept;
 /// "best", "portable", "avx2", "avx512", "avx512_bf16", "amx_bf16" or "neon".
-CONVGRAD_API std::string_view to_string(isa set);
-CONVGRAD_API std::string_view to_string(math_mode mode);
+CONVGRAD_API std::string_view to_string(isa set) noexcept;
+CONVGRAD_API std::string_view to_string(math_mode mode) noexcept;
 /// "cpu" or "cuda".
-CONVGRAD_API std::string_view to_string(engine_kind kind);
+CONVGRAD_API std::string_view to_string(engine_kind kind) noexcept;
 
 /// Bytes of one element; 0 for `undef`.
-CONVGRAD_API std::size_t size_of(data_type type);
+CONVGRAD_API std::size_t size_of(data_type type) noexcept;
 
+}  // namespace CONVGRAD_ABI
 }  // namespace convgrad

@@ -4,6 +4,7 @@
 #include <string>
 
 namespace convgrad {
+inline namespace CONVGRAD_ABI {
 namespace {
 
 template <typename From, typename To, typename Function>
@@ -33,4 +34,5 @@ void convert(std::span<const f16> from, std::span<float> to) {
     convert_all(from, to, [](f16 v) { return to_f32(v); });
 }
 
+}  // namespace CONVGRAD_ABI
 }  // namespace convgrad

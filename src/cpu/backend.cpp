@@ -12,9 +12,11 @@ namespace convgrad {
 
 thread_pool::~thread_pool() = default;
 
-isa detected_isa() {
+inline namespace CONVGRAD_ABI {
+isa detected_isa() noexcept {
     return cpu::name_of(cpu::detected());
 }
+}  // namespace CONVGRAD_ABI
 
 namespace cpu {
 namespace {

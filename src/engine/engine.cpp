@@ -7,6 +7,7 @@
 #include "op/guard.hpp"
 
 namespace convgrad {
+inline namespace CONVGRAD_ABI {
 namespace {
 
 [[noreturn]] void refuse(const std::string &message) {
@@ -75,4 +76,5 @@ void release_scratch() noexcept {
     for (const engines::backend_kind &k : engines::backend_kinds()) k.release_scratch();
 }
 
+}  // namespace CONVGRAD_ABI
 }  // namespace convgrad

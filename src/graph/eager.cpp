@@ -11,6 +11,7 @@
 #include "op/schema.hpp"
 
 namespace convgrad {
+inline namespace CONVGRAD_ABI {
 namespace {
 
 using ops::most_inputs, ops::most_outputs;
@@ -213,4 +214,5 @@ void conv_transpose_backward(const const_tensor &src, const const_tensor &diff_d
         diff_dst, weights, diff_src, diff_weights, attrs, opts);
 }
 
+}  // namespace CONVGRAD_ABI
 }  // namespace convgrad

@@ -9,6 +9,7 @@
 #include "op/message.hpp"
 
 namespace convgrad {
+inline namespace CONVGRAD_ABI {
 namespace {
 
 explanation explain_op(op_kind kind, std::span<const logical_tensor> inputs,
@@ -68,4 +69,5 @@ std::string to_string(const explanation &what) {
     });
 }
 
+}  // namespace CONVGRAD_ABI
 }  // namespace convgrad

@@ -6,6 +6,7 @@
 #include "op/message.hpp"
 
 namespace convgrad {
+inline namespace CONVGRAD_ABI {
 namespace {
 
 using tensor_list = std::span<const logical_tensor>;
@@ -102,4 +103,5 @@ compiled_partition compile_backward(op_kind layer, list_view<logical_tensor> inp
     });
 }
 
+}  // namespace CONVGRAD_ABI
 }  // namespace convgrad

@@ -3,6 +3,7 @@
 #include "op/guard.hpp"
 
 namespace convgrad {
+inline namespace CONVGRAD_ABI {
 namespace {
 
 // Made while there is memory: copying it allocates nothing. Never destroyed, because objects with
@@ -11,7 +12,7 @@ const error *const spare = new error(error_code::out_of_memory, "an allocation f
 
 }  // namespace
 
-std::string_view to_string(error_code code) {
+std::string_view to_string(error_code code) noexcept {
     switch (code) {
     case error_code::invalid_op:
         return "invalid_op";
@@ -36,6 +37,8 @@ error::error(error_code code, const std::string &message)
 
 // Out of line, so that the type has one home and can be caught across libraries.
 error::~error() = default;
+
+}  // namespace CONVGRAD_ABI
 
 void throw_out_of_memory(const char *where, const char *why) {
     try {

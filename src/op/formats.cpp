@@ -8,6 +8,7 @@
 #include "op/schema.hpp"
 
 namespace convgrad {
+inline namespace CONVGRAD_ABI {
 namespace {
 
 using words = std::span<const std::string_view>;
@@ -54,4 +55,5 @@ void parse_word(std::string_view text, weights_format &value) {
         static_cast<weights_format>(index_of("weights_format", ops::weights_format_names, text));
 }
 
+}  // namespace CONVGRAD_ABI
 }  // namespace convgrad

@@ -16,10 +16,12 @@
 #include "op/formats.hpp"
 
 namespace convgrad {
+inline namespace CONVGRAD_ABI {
 
 // include/convgrad/eager.hpp
 struct attributes;
 
+}  // namespace CONVGRAD_ABI
 }  // namespace convgrad
 
 namespace convgrad::ops {

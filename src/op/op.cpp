@@ -7,6 +7,7 @@
 #include "op/schema.hpp"
 
 namespace convgrad {
+inline namespace CONVGRAD_ABI {
 
 namespace {
 
@@ -104,4 +105,5 @@ op &op::add_output(logical_tensor output) {
     });
 }
 
+}  // namespace CONVGRAD_ABI
 }  // namespace convgrad

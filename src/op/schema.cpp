@@ -284,10 +284,12 @@ const op_schema &schema_of(op_kind kind) {
 }  // namespace convgrad::ops
 
 namespace convgrad {
+inline namespace CONVGRAD_ABI {
 
-std::string_view to_string(op_kind kind) {
+std::string_view to_string(op_kind kind) noexcept {
     const ops::op_schema *found = ops::find_schema(kind);
     return found == nullptr ? "unknown op" : found->name;
 }
 
+}  // namespace CONVGRAD_ABI
 }  // namespace convgrad

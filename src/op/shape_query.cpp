@@ -10,6 +10,7 @@
 #include "op/message.hpp"
 
 namespace convgrad {
+inline namespace CONVGRAD_ABI {
 namespace {
 
 dims find_shape(op_kind kind, const dims &first, const dims &second, const attributes &attrs) {
@@ -76,4 +77,5 @@ resolved_pads resolve_pads(op_kind kind, const dims &data, const dims &other, co
     return guarded("resolve_pads", [&] { return find_pads(kind, data, other, kernel, attrs); });
 }
 
+}  // namespace CONVGRAD_ABI
 }  // namespace convgrad

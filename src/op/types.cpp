@@ -1,8 +1,9 @@
 #include <convgrad/types.hpp>
 
 namespace convgrad {
+inline namespace CONVGRAD_ABI {
 
-std::string_view to_string(data_type type) {
+std::string_view to_string(data_type type) noexcept {
     switch (type) {
     case data_type::undef:
         return "undef";
@@ -18,7 +19,7 @@ std::string_view to_string(data_type type) {
     return "unknown type";
 }
 
-std::string_view to_string(isa set) {
+std::string_view to_string(isa set) noexcept {
     switch (set) {
     case isa::best:
         return "best";
@@ -38,7 +39,7 @@ std::string_view to_string(isa set) {
     return "unknown isa";
 }
 
-std::string_view to_string(math_mode mode) {
+std::string_view to_string(math_mode mode) noexcept {
     switch (mode) {
     case math_mode::strict:
         return "strict";
@@ -50,7 +51,7 @@ std::string_view to_string(math_mode mode) {
     return "unknown mode";
 }
 
-std::string_view to_string(engine_kind kind) {
+std::string_view to_string(engine_kind kind) noexcept {
     switch (kind) {
     case engine_kind::cpu:
         return "cpu";
@@ -60,7 +61,7 @@ std::string_view to_string(engine_kind kind) {
     return "unknown engine kind";
 }
 
-std::size_t size_of(data_type type) {
+std::size_t size_of(data_type type) noexcept {
     switch (type) {
     case data_type::undef:
         return 0;
@@ -74,4 +75,5 @@ std::size_t size_of(data_type type) {
     return 0;
 }
 
+}  // namespace CONVGRAD_ABI
 }  // namespace convgrad

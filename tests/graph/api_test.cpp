@@ -1,4 +1,4 @@
-// What must not compile does not, and words are enumerations.
+// What must not compile does not, what cannot fail says so, and words are enumerations.
 #include <type_traits>
 
 #include <convgrad/convgrad.hpp>
@@ -32,6 +32,16 @@ concept can_be_executed = requires(compiled_partition p, stream s, Inputs in, Ou
 static_assert(can_be_executed<std::vector<const_tensor>, std::vector<tensor>>);
 static_assert(can_be_executed<std::vector<tensor>, std::vector<tensor>>);
 static_assert(!can_be_executed<std::vector<tensor>, std::vector<const_tensor>>);
+
+// Names are where the binary interface is, and read as if they were not.
+static_assert(std::is_same_v<convgrad::tensor, convgrad::CONVGRAD_ABI::tensor>);
+static_assert(std::is_same_v<convgrad::error, convgrad::CONVGRAD_ABI::error>);
+
+static_assert(noexcept(to_string(data_type::f32)) &&noexcept(to_string(isa::best)));
+static_assert(noexcept(to_string(math_mode::strict)) &&noexcept(to_string(engine_kind::cpu)));
+static_assert(noexcept(to_string(error_code::invalid_op)));
+static_assert(noexcept(to_string(op_kind::convolution)) &&noexcept(to_string(auto_pad::none)));
+static_assert(noexcept(size_of(data_type::f32)) &&noexcept(detected_isa()));
 
 static_assert(!std::is_convertible_v<int, word<auto_pad>>);
 static_assert(!std::is_convertible_v<data_format, word<auto_pad>>);
