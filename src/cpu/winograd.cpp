@@ -17,31 +17,50 @@ double as_double(dim v) {
     return static_cast<double>(v);
 }
 
-/// Products that a result sums up.
+/// Sources of a result, see winograd_map.
+dim sources_of(const conv::problem &p) {
+    const dim strides = p.what == pass::backward_data ? 1 : p.x[1].stride * p.x[2].stride;
+    return p.x[0].kernel * strides;
+}
+
+/// Products of the plain sum of a result (backward: of the phase with the fewest taps).
 dim sum_length(const conv::problem &p) {
-    switch (p.what) {
-    case pass::forward:
-        return p.ic * p.x[0].kernel;
-    case pass::backward_data:
-        return p.oc * p.x[0].kernel;
-    case pass::backward_weights:
-    case pass::backward_bias:  // refused before
-        break;
-    }
-    return p.mb * p.x[0].dst * p.x[1].dst * p.x[2].dst;
+    const bool back = p.what == pass::backward_data;
+    if (p.what == pass::backward_weights) return p.mb * p.x[0].dst * p.x[1].dst * p.x[2].dst;
+    dim terms = back ? p.oc : p.ic;
+    for (const conv::axis &x : p.x) terms *= back ? x.kernel / x.stride : x.kernel;
+    return terms;
+}
+
+/// Null if there are none for these taps.
+const winograd_kernels::transforms *winograd_kernels_for(
+    const conv::problem &p, winograd_tile tile, const kernel_set &kernels) {
+    return find_winograd(kernels.set)->find(taps_for(p), tile);
 }
 
 }  // namespace
 
+winograd_taps taps_for(const conv::problem &p) {
+    const auto of = [](const conv::axis &x) {
+        constexpr dim most = 64;  // any number that no kernel has
+        return static_cast<int>(std::min(div_up(x.kernel, x.stride), most));
+    };
+    return {of(p.x[1]), of(p.x[2])};
+}
+
 std::string refuse_winograd(const conv::problem &p, winograd_tile tile, const kernel_set &kernels,
     std::size_t workspace_limit) {
     if (find_winograd(kernels.set) == nullptr) return "no kernels for this instruction set";
-    for (std::size_t a = 1; a < 3; ++a)
-        if (p.x[a].kernel != 3 || p.x[a].stride != 1) return "not 3x3 taps with stride 1";
+    for (std::size_t a = 1; a < 3; ++a) {
+        if (p.x[a].stride > 1 && p.x[a].dilation > 1) return "a stride and dilation";
+        if (p.x[a].stride > p.x[a].kernel) return "fewer taps than strides";
+    }
+    if (winograd_kernels_for(p, tile, kernels) == nullptr)
+        return "no tile of so many taps, for each residue modulo the stride";
     if (p.x[0].stride != 1) return "planes with a stride";
     const dim reduced = p.what == pass::backward_data ? p.oc : p.ic;
-    if (p.x[0].kernel > 1 && reduced % kernels.lanes != 0)
-        return "more than one plane, and channels do not fill vectors";
+    if (sources_of(p) > 1 && reduced % kernels.lanes != 0)
+        return "more than one plane or residue, and channels do not fill vectors";
     if (p.mb == 0 || p.groups == 0 || p.ic == 0 || p.oc == 0) return "nothing to sum";
     for (const conv::axis &x : p.x)
         if (x.src < 1 || x.dst < 1 || x.kernel < 1) return "nothing to sum";
@@ -58,10 +77,24 @@ std::string refuse_winograd(const conv::problem &p, winograd_tile tile, const ke
 bool winograd_is_accurate(const conv::problem &p, winograd_tile tile) {
     // Results of 16 bits are rounded far more coarsely than any of these.
     if (p.out_type != data_type::f32) return true;
-    constexpr dim least_channels[] = {32, 96, 384}, least_positions[] = {256, 768, 2048};
+    struct shortest {
+        int taps;
+        bool lacking;               // some residues have fewer taps: zeros add errors, but no terms
+        dim sums[3], gradients[3];  // plain sums, by tile
+    };
+    constexpr dim never = std::numeric_limits<dim>::max();
+    constexpr shortest table[] = {
+        {2, false, {256, 1024, 6144}, {256, 768, 3072}},
+        {2, true, {288, 1152, never}, {256, 768, 3072}},
+        {3, false, {288, 864, 3456}, {256, 768, 2048}},
+    };
+    const winograd_taps taps = taps_for(p);
+    const bool lacking = p.x[1].kernel % p.x[1].stride != 0 || p.x[2].kernel % p.x[2].stride != 0;
     const auto t = static_cast<std::size_t>(tile);
-    return sum_length(p)
-           >= (p.what == pass::backward_weights ? least_positions[t] : least_channels[t]);
+    for (const shortest &s : table)
+        if (s.taps == taps.columns && s.lacking == lacking)
+            return sum_length(p) >= (p.what == pass::backward_weights ? s.gradients : s.sums)[t];
+    return false;
 }
 
 double winograd_seconds(const conv::problem &p, winograd_tile tile, const kernel_set &kernels) {
@@ -72,12 +105,12 @@ double winograd_seconds(const conv::problem &p, winograd_tile tile, const kernel
                  out = as_double(round_up_to(p.oc, lanes));
     // In multiply-adds: a point of a transform takes as long as this many products (measured).
     constexpr double of_data = 10, of_filters = 14, share = 0.9;
-    const double tiles = as_double(map.all_points()), filters = as_double(map.points * map.taps),
-                 planes = as_double(map.taps);
+    const double tiles = as_double(map.all_points()), sources = as_double(map.sources),
+                 filters = as_double(map.points) * sources;
     const bool back = p.what == pass::backward_data;
-    const double read = planes * (back ? out : in), made = back ? in : out;
+    const double read = sources * (back ? out : in), made = back ? in : out;
     const double work =
-        as_double(p.groups)
+        as_double(p.groups * map.phases)
         * (tiles * (read * made + of_data * (read + made)) + filters * of_filters * in * out);
     return work / (share * nominal_speed(kernels));
 }
@@ -111,7 +144,7 @@ std::string winograd_rival(
 }
 
 conv::problem orient_for(const conv::problem &p, winograd_tile tile) {
-    if (winograd_rows(tile) == winograd_columns(tile) || p.src.c != 1 || p.dst.c != 1) return p;
+    if (tile != winograd_tile::f4x2 || p.src.c != 1 || p.dst.c != 1) return p;
     conv::problem turned = p;
     conv::swap_axes(turned, 1, 2);
     return winograd_map(turned, tile).all_points() < winograd_map(p, tile).all_points() ? turned
@@ -119,58 +152,112 @@ conv::problem orient_for(const conv::problem &p, winograd_tile tile) {
 }
 
 winograd_map::winograd_map(const conv::problem &p, winograd_tile tile)
-    : rows(winograd_rows(tile)), columns(winograd_columns(tile)), points(winograd_points(tile)) {
-    const bool back = p.what == pass::backward_data;
+    : planes(p.x[0].kernel), back_(p.what == pass::backward_data) {
     // Backward the filter is turned round.
-    const auto in_length = [&](const conv::axis &x) { return back ? x.dst : x.src; };
-    const auto out_length = [&](const conv::axis &x) { return back ? x.src : x.dst; };
+    const auto in_length = [&](const conv::axis &x) { return back_ ? x.dst : x.src; };
+    const auto out_length = [&](const conv::axis &x) { return back_ ? x.src : x.dst; };
     const auto pad_of = [&](const conv::axis &x) {
-        return back ? (x.kernel - 1) * x.dilation - x.pad : x.pad;
+        return back_ && x.stride == 1 ? (x.kernel - 1) * x.dilation - x.pad : x.pad;
     };
-    for (std::size_t a = 0; a < 2; ++a) {
-        const conv::axis &x = p.x[a + 1];
+    const winograd_taps filter = taps_for(p);
+    for (int a = 0; a < 2; ++a) {
+        const conv::axis &x = p.x[static_cast<std::size_t>(a) + 1];
         in_[a] = in_length(x);
         out_[a] = out_length(x);
         pad_[a] = pad_of(x);
-        step[a] = x.dilation;
-        phases_[a] = std::min(x.dilation, out_[a]);
-        const dim each = a == 0 ? rows : columns, length = div_up(out_[a], step[a]);
+        kernel_[a] = x.kernel;
+        stride_[a] = x.stride;
+        in_step[a] = back_ ? x.dilation : x.dilation * x.stride;
+        out_step[a] = back_ ? x.dilation * x.stride : x.dilation;
+        maps_[a] = std::min(x.dilation, out_[a]);
+        const int own = a == 0 ? filter.rows : filter.columns;
+        const int each = winograd_results(tile, a, own);
+        taps[a] = own;
+        across[a] = winograd_points(tile, a, own);
+        (a == 0 ? rows : columns) = each;
+        (back_ ? phases : sources) *= x.stride;
+        const dim length = div_up(out_[a], out_step[a]);
         tiles[a] = div_up(length, each);
-        last[a] =
-            winograd_edge(static_cast<int>(each), static_cast<int>(length - (tiles[a] - 1) * each));
+        last[a] = winograd_edge(each, static_cast<int>(length - (tiles[a] - 1) * each));
     }
-    taps = p.x[0].kernel;
+    sources *= planes;
+    points = across[0] * across[1];
     in_depth_ = in_length(p.x[0]);
     out_depth_ = out_length(p.x[0]);
     depth_pad_ = pad_of(p.x[0]);
     depth_step_ = p.x[0].dilation;
-    count = p.mb * out_depth_ * phases_[0] * phases_[1] * tiles[0] * tiles[1];
+    count = p.mb * out_depth_ * maps_[0] * maps_[1] * tiles[0] * tiles[1];
 }
 
-winograd_map::place winograd_map::place_of(dim map) const {
+dim winograd_map::residue(int axis, dim phase, dim source) const {
+    const dim which = back_ ? phase : source;
+    const dim mine = (axis == 1 ? which : which / stride_[1]) % stride_[axis];
+    return back_ ? (mine + pad_[axis]) % stride_[axis] : mine;
+}
+
+winograd_map::place winograd_map::place_of(dim map, dim phase, dim source) const {
     place at{};
-    at.to[1] = map % phases_[1];
-    map /= phases_[1];
-    at.to[0] = map % phases_[0];
-    map /= phases_[0];
+    at.to[1] = map % maps_[1];
+    map /= maps_[1];
+    at.to[0] = map % maps_[0];
+    map /= maps_[0];
     at.plane = map % out_depth_;
     at.n = map / out_depth_;
+    const dim tap = back_ ? source : source / (stride_[0] * stride_[1]);
+    at.in_plane = at.plane + tap * depth_step_ - depth_pad_;
+    if (at.in_plane >= in_depth_) at.in_plane = -1;
     for (int a = 0; a < 2; ++a) {
-        at.pad[a] = -div_down(at.to[a] - pad_[a], step[a]);
-        at.from[a] = at.to[a] - pad_[a] + at.pad[a] * step[a];
-        at.in[a] = div_up(std::max<dim>(in_[a] - at.from[a], 0), step[a]);
-        at.out[a] = div_up(out_[a] - at.to[a], step[a]);
+        const dim first = residue(a, phase, source), stride = stride_[a];
+        const dim own = div_up(kernel_[a] - first, stride);  // taps
+        if (back_ && stride > 1) {
+            at.to[a] = (a == 1 ? phase : phase / stride_[1]) % stride;
+            at.pad[a] = taps[a] - 1 - (at.to[a] + pad_[a] - first) / stride;
+            at.first_tap[a] = taps[a] - own;
+        } else {
+            const dim begin = at.to[a] + first - pad_[a];  // of tap 0 of result 0
+            at.pad[a] = -div_down(begin, in_step[a]);
+            at.from[a] = begin + at.pad[a] * in_step[a];
+        }
+        at.end_tap[a] = at.first_tap[a] + own;
+        at.in[a] = div_up(std::max<dim>(in_[a] - at.from[a], 0), in_step[a]);
+        at.out[a] = div_up(std::max<dim>(out_[a] - at.to[a], 0), out_step[a]);
+        const bool all = !back_ && stride > 1;  // sources together
+        at.reached_from[a] =
+            all ? -div_down(kernel_[a] - 1 - pad_[a], stride) : at.pad[a] - at.end_tap[a] + 1;
+        at.reached[a] =
+            all ? -div_down(-in_[a] - pad_[a], stride) : at.in[a] + at.pad[a] - at.first_tap[a];
     }
     return at;
 }
 
-bool winograd_map::meets(dim tap, dim row, dim column) const {
-    const auto some = [](dim in, dim out, dim back) {
-        return std::max<dim>(0, back) < std::min(out, in + back);
+dim winograd_map::first_weight(const conv::weights_strides &w, dim phase, dim source) const {
+    const dim tap = back_ ? planes - 1 - source : source / (stride_[0] * stride_[1]);
+    return tap * w.k[0] + residue(0, phase, source) * w.k[1] + residue(1, phase, source) * w.k[2];
+}
+
+dim winograd_map::tap_weight(const conv::weights_strides &w, dim row, dim column) const {
+    if (back_) row = taps[0] - 1 - row, column = taps[1] - 1 - column;
+    return row * stride_[0] * w.k[1] + column * stride_[1] * w.k[2];
+}
+
+bool winograd_map::has(dim source, dim row, dim column) const {
+    return residue(0, 0, source) + row * stride_[0] < kernel_[0]
+           && residue(1, 0, source) + column * stride_[1] < kernel_[1];
+}
+
+bool winograd_map::meets(dim source, dim row, dim column) const {
+    const auto some = [](dim in, dim out, dim back, dim stride) {
+        return std::max<dim>(0, -div_down(-back, stride))
+               < std::min(out, -div_down(-in - back, stride));
     };
-    return some(in_depth_, out_depth_, depth_pad_ - tap * depth_step_)
-           && some(in_[0], out_[0], pad_[0] - row * step[0])
-           && some(in_[1], out_[1], pad_[1] - column * step[1]);
+    // With a stride neighbouring taps of a source are neighbours in its map, else `dilation` apart.
+    const auto back = [&](int a, dim tap) {
+        return pad_[a] - residue(a, 0, source) - tap * in_step[a];
+    };
+    return some(in_depth_, out_depth_,
+               depth_pad_ - source / (stride_[0] * stride_[1]) * depth_step_, 1)
+           && some(in_[0], out_[0], back(0, row), stride_[0])
+           && some(in_[1], out_[1], back(1, column), stride_[1]);
 }
 
 void winograd_map::count_kinds(dim tiles_before, dim sign, dim (&counts)[kinds]) const {
@@ -205,12 +292,12 @@ winograd_map::block winograd_map::part_of(const block &b, dim from, dim some) co
 }
 
 std::pair<dim, dim> winograd_map::slots(const block &b, dim point) const {
-    const auto everywhere = [](dim m, dim results, dim at) {
-        return winograd_edge_has(
-            static_cast<int>(m), static_cast<int>(results), static_cast<int>(at));
+    const auto everywhere = [&](int a, dim at) {
+        return winograd_edge_has(static_cast<int>(across[a]), static_cast<int>(taps[a]),
+            static_cast<int>(last[a]), static_cast<int>(at));
     };
-    const bool in_last_row = everywhere(rows, last[0], point / (columns + 2)),
-               in_last_column = everywhere(columns, last[1], point % (columns + 2));
+    const bool in_last_row = everywhere(0, point / across[1]),
+               in_last_column = everywhere(1, point % across[1]);
     return {b.begin[in_last_column ? whole_rows : whole],
         b.begin[(in_last_row ? (in_last_column ? corner : whole_columns) : whole) + 1]};
 }
@@ -223,7 +310,8 @@ dim winograd_map::points_of(const block &b) const {
 }
 
 dim winograd_stage_floats(const winograd_map &map, const kernel_set &kernels, dim tiles) {
-    return (map.rows + 2) * (tiles * map.columns + 2) * round_up_to(stage_channels, kernels.lanes);
+    return (map.rows + map.taps[0] - 1) * (tiles * map.columns + map.taps[1] - 1)
+           * round_up_to(stage_channels, kernels.lanes);
 }
 
 namespace {

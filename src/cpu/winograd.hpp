@@ -1,4 +1,4 @@
-// Winograd algorithms for 3×3 and K×3×3 layers of stride 1: what they fit, how exact and how fast
+// Winograd algorithms for filters of few taps along two axes: what they fit, how exact and how fast
 // they are, and how tiles lie on a map. The drivers are winograd_data and winograd_weights; see
 // docs/winograd.md.
 #pragma once
@@ -31,52 +31,72 @@ std::string winograd_rival(
 /// The problem with its axes named so that tiles of 4 × 2 leave less of the map empty.
 conv::problem orient_for(const conv::problem &p, winograd_tile tile);
 
+/// The taps, along the last two axes, of the filters that are transformed: those that one result
+/// has of each residue modulo the stride.
+winograd_taps taps_for(const conv::problem &p);
+
 /// Tiles on the last two axes. Layers with dilation have a map for every residue of a position: the
-/// results of one take the positions of one, as without dilation. So has every plane of a volume;
-/// its channels are those of all planes that the taps along the first axis read.
-/// The last tile along an axis may have fewer results, and then fewer points.
+/// results of one take the positions of one, as without dilation. So has every plane of a volume.
+///
+/// A stride interleaves convolutions of stride 1. Forward (and for the weights gradient), taps of
+/// one residue modulo the stride read positions of one residue: a result sums up that many
+/// *sources*, which are to it like more channels, and so are the planes that taps along the first
+/// axis read. Backward, results of one residue, a *phase*, meet taps of one residue: filters of
+/// their own. The last tile along an axis may have fewer results, and then fewer points.
 struct winograd_map {
-    dim rows, columns, points;  // of a whole tile: results, points
-    dim last[2];                // results of the last tile along an axis
-    dim tiles[2], count;        // of a map; of all
-    dim step[2];                // from position to position of a map
-    dim taps;                   // along the first axis
+    dim rows, columns, points;    // of a whole tile: results, points
+    dim taps[2], across[2];       // of filters; points along an axis
+    dim last[2];                  // results of the last tile along an axis
+    dim tiles[2], count;          // of a map; of all
+    dim in_step[2], out_step[2];  // from position to position of a map
+    dim planes;                   // taps along the first axis
+    dim sources = 1, phases = 1;
 
     winograd_map(const conv::problem &p, winograd_tile tile);
 
-    /// One map. Its result y takes input y + k − pad for tap k; `pad` may be negative.
+    /// One map and one source. Its result y takes input y + k − pad for tap k; `pad` may be
+    /// negative.
     struct place {
-        dim n, plane;       // of the results
-        dim in[2], out[2];  // lengths
+        dim n, plane, in_plane;  // of the results; of the inputs, −1: there are none
+        dim in[2], out[2];       // lengths
         dim pad[2];
-        dim from[2], to[2];  // first position in the tensors: of inputs, of results
+        dim from[2], to[2];               // first position in the tensors: of inputs, of results
+        dim first_tap[2], end_tap[2];     // that the layer has; others are zeros
+        dim reached_from[2], reached[2];  // results that some tap of some source reaches: [, )
 
-        /// Whether some tap of result y (axis 0) or x (axis 1) lies inside the input.
-        [[nodiscard]] bool reached(int axis, dim at) const {
-            return at + 2 - pad[axis] >= 0 && at - pad[axis] < in[axis];
-        }
         [[nodiscard]] bool all_reached(int axis, dim first, dim length) const {
-            return first + 2 - pad[axis] >= 0 && first + length - 1 - pad[axis] < in[axis];
+            return first >= reached_from[axis] && first + length <= reached[axis];
         }
         [[nodiscard]] dim of_results(const conv::data_strides &s) const {
             return n * s.n + plane * s.x[0] + to[0] * s.x[1] + to[1] * s.x[2];
         }
-        [[nodiscard]] dim of_inputs(const conv::data_strides &s, dim in_plane) const {
-            return n * s.n + in_plane * s.x[0] + from[0] * s.x[1] + from[1] * s.x[2];
+        [[nodiscard]] dim of_inputs(const conv::data_strides &s) const {
+            return n * s.n + std::max<dim>(in_plane, 0) * s.x[0] + from[0] * s.x[1]
+                   + from[1] * s.x[2];
         }
     };
-    [[nodiscard]] place place_of(dim map) const;
-    /// The plane of the input that a tap along the first axis reads; −1: none.
-    [[nodiscard]] dim in_plane(dim plane, dim tap) const {
-        const dim at = plane + tap * depth_step_ - depth_pad_;
-        return at >= 0 && at < in_depth_ ? at : -1;
+    [[nodiscard]] place place_of(dim map, dim phase, dim source) const;
+    /// Whether some source or phase has fewer taps than others: zeros stand for them.
+    [[nodiscard]] bool lacks_taps() const {
+        return kernel_[0] % stride_[0] != 0 || kernel_[1] % stride_[1] != 0;
     }
-    /// Whether a tap meets the input anywhere: others have empty sums.
-    [[nodiscard]] bool meets(dim tap, dim row, dim column) const;
-    /// A stride of a tensor's axis between positions of a map.
-    [[nodiscard]] conv::data_strides strides(conv::data_strides s) const {
-        s.x[1] *= step[0];
-        s.x[2] *= step[1];
+    /// Elements from a filter's first weight to the first tap of a source's or phase's residue, and
+    /// from there to tap (row, column) of the transformed filter.
+    [[nodiscard]] dim first_weight(const conv::weights_strides &w, dim phase, dim source) const;
+    [[nodiscard]] dim tap_weight(const conv::weights_strides &w, dim row, dim column) const;
+    /// Whether a source has a tap (weights gradient), and whether that meets the input anywhere:
+    /// others have empty sums.
+    [[nodiscard]] bool has(dim source, dim row, dim column) const;
+    [[nodiscard]] bool meets(dim source, dim row, dim column) const;
+    /// Strides of a tensor between positions of a map.
+    [[nodiscard]] conv::data_strides input_strides(conv::data_strides s) const {
+        s.x[1] *= in_step[0];
+        s.x[2] *= in_step[1];
+        return s;
+    }
+    [[nodiscard]] conv::data_strides result_strides(conv::data_strides s) const {
+        s.x[1] *= out_step[0];
+        s.x[2] *= out_step[1];
         return s;
     }
 
@@ -96,7 +116,9 @@ struct winograd_map {
     };
     [[nodiscard]] dim rows_of(kind k) const { return lacks_rows(k) ? last[0] : rows; }
     [[nodiscard]] dim columns_of(kind k) const { return lacks_columns(k) ? last[1] : columns; }
-    [[nodiscard]] dim points_of(kind k) const { return (rows_of(k) + 2) * (columns_of(k) + 2); }
+    [[nodiscard]] dim input_rows(kind k) const { return rows_of(k) + taps[0] - 1; }
+    [[nodiscard]] dim input_columns(kind k) const { return columns_of(k) + taps[1] - 1; }
+    [[nodiscard]] dim points_of(kind k) const { return input_rows(k) * input_columns(k); }
     [[nodiscard]] const winograd_kernels::tile_transforms &transforms(
         const winograd_kernels::transforms &of, kind k) const {
         return of.of[rows - rows_of(k)][columns - columns_of(k)];
@@ -127,7 +149,12 @@ private:
     /// Adds the kinds of the first `tiles` tiles, times `sign`.
     void count_kinds(dim tiles_before, dim sign, dim (&counts)[kinds]) const;
 
-    dim in_[2], out_[2], pad_[2], phases_[2];  // of the tensors; maps along an axis
+    /// Along axis 0 or 1: which residue of taps a phase or source has.
+    [[nodiscard]] dim residue(int axis, dim phase, dim source) const;
+
+    bool back_;
+    dim kernel_[2], stride_[2];              // of the layer
+    dim in_[2], out_[2], pad_[2], maps_[2];  // of the tensors; maps along an axis
     dim in_depth_, out_depth_, depth_pad_, depth_step_;
 };
 

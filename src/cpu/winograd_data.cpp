@@ -42,21 +42,22 @@ struct winograd_data::scratch {
 // --- memory -------------------------------------------------------------------------------------
 
 dim winograd_data::shared_u_floats() const {
-    return share_u_ ? p_.groups * map_.points * u_point_ : 0;
+    return share_u_ ? sets() * map_.points * u_point_ : 0;
 }
 
 dim winograd_data::shared_v_floats() const {
-    return share_v_ ? p_.groups * blocks_ * v_floats() : 0;
+    return share_v_ ? sets() * blocks_ * v_floats() : 0;
 }
 
 dim winograd_data::filters_floats() const {
-    return 9 * (chunk_ * panel() + 16);
+    return taps_ * (chunk_ * panel() + 16);
 }
 
 /// Also holds the patch of sum_directly().
 dim winograd_data::stage_floats() const {
     return round_up_to(std::max(winograd_stage_floats(map_, kernels_, rows_),
-                           chunk_ * (map_.rows + 2) * (map_.columns + 2)),
+                           chunk_ * map_.input_rows(winograd_map::whole)
+                               * map_.input_columns(winograd_map::whole)),
         16);
 }
 
@@ -91,7 +92,9 @@ std::size_t winograd_data::workspace() const {
 
 winograd_data::task winograd_data::make_task(dim index) const {
     task t{};
-    t.group = index / blocks_ / panel_blocks_;
+    t.set = index / blocks_ / panel_blocks_;
+    t.group = t.set / map_.phases;
+    t.phase = t.set % map_.phases;
     index %= blocks_ * panel_blocks_;
     // Neighbours share what is large: filters, or else tiles.
     t.block = share_u_ ? index % blocks_ : index / panel_blocks_;
@@ -109,92 +112,114 @@ void winograd_data::execute(
         return make_scratch(memory + worker * scratch_floats());
     };
     if (share_u_)
-        for_each_task(workers, p_.groups * panels_ * filter_chunks(), [&](int worker, dim index) {
-            const dim chunk = index % filter_chunks(), group = index / filter_chunks() / panels_,
+        for_each_task(workers, sets() * panels_ * filter_chunks(), [&](int worker, dim index) {
+            const dim chunk = index % filter_chunks(), set = index / filter_chunks() / panels_,
                       at = index / filter_chunks() % panels_;
-            transform_filters(data, scratch_of(worker).filters, group, at, chunk,
-                u + group * map_.points * u_point_ + (at * in_c_ + chunk * chunk_) * panel(),
+            transform_filters(data, scratch_of(worker).filters, set, at, chunk,
+                u + set * map_.points * u_point_ + (at * in_c_ + chunk * chunk_) * panel(),
                 u_point_);
         });
     if (share_v_)
-        for_each_task(workers, p_.groups * blocks_ * input_chunks(), [&](int worker, dim index) {
+        for_each_task(workers, sets() * blocks_ * input_chunks(), [&](int worker, dim index) {
             const dim first = index % input_chunks() * input_chunk_,
                       block = index / input_chunks() % blocks_,
-                      group = index / input_chunks() / blocks_;
-            transform_input(data, group, tiles_of(block), first,
+                      set = index / input_chunks() / blocks_;
+            transform_input(data, set, tiles_of(block), first,
                 std::min(input_chunk_, in_c_ - first), scratch_of(worker).stage,
-                v + (group * blocks_ + block) * v_floats());
+                v + (set * blocks_ + block) * v_floats());
         });
     for_each_task(workers, tasks_, [&](int worker, dim index) {
         task t = make_task(index);
         const scratch s = scratch_of(worker);
-        t.u = share_u_ ? u + t.group * map_.points * u_point_ : s.u;
-        t.v = share_v_ ? v + (t.group * blocks_ + t.block) * v_floats() : s.v;
+        t.u = share_u_ ? u + t.set * map_.points * u_point_ : s.u;
+        t.v = share_v_ ? v + (t.set * blocks_ + t.block) * v_floats() : s.v;
         run_task(data, s, t);
     });
 }
 
 template <typename Function>
-void winograd_data::for_each_plane(dim first, dim count, Function &&f) const {
+void winograd_data::for_each_source(dim first, dim count, Function &&f) const {
     for (dim done = 0, some; done < count; done += some) {
-        const dim tap = (first + done) / roles_.in_c, channel = (first + done) % roles_.in_c;
+        const dim source = (first + done) / roles_.in_c, channel = (first + done) % roles_.in_c;
         some = std::min(count - done, roles_.in_c - channel);
-        f(tap, channel, some, done);
+        f(source, channel, some, done);
     }
 }
 
-void winograd_data::transform_filters(const conv::buffers &data, float *stage, dim group, dim index,
-    dim chunk, float *u, dim point) const {
-    const dim size = static_cast<dim>(size_of(p_.type)), channels = chunk_channels(chunk);
-    const dim tap = channels * panel() + 16, count = panel_channels(index);
-    for_each_plane(chunk * chunk_, channels, [&](dim plane, dim channel, dim some, dim before) {
-        const dim at = group * p_.weights.g + channel * roles_.weights_in
-                       + index * panel() * roles_.weights_out + plane_weights(plane);
+/// The taps that the layer has, each in its place, `tap` floats from one to the next.
+value_range winograd_data::pack_filters(const conv::buffers &data, dim set, dim index, dim source,
+    dim channel, dim channels, float *out, dim tap) const {
+    const dim size = static_cast<dim>(size_of(p_.type)), count = panel_channels(index);
+    const dim group = set / map_.phases, phase = set % map_.phases;
+    const winograd_map::place place = map_.place_of(0, phase, source);
+    const dim at = group * p_.weights.g + channel * roles_.weights_in
+                   + index * panel() * roles_.weights_out
+                   + map_.first_weight(p_.weights, phase, source);
+    const bool all =
+        (place.end_tap[0] - place.first_tap[0]) * (place.end_tap[1] - place.first_tap[1]) == taps_;
+    const auto pack = [&](dim first, dim some) {
+        dim offsets[most_winograd_taps];
+        for (dim k = 0; k < some; ++k)
+            offsets[k] =
+                map_.tap_weight(p_.weights, (first + k) / map_.taps[1], (first + k) % map_.taps[1]);
         const pack_args args{bytes_at(data.weights) + size * at, p_.type, roles_.weights_in,
-            roles_.weights_out, some, count, 0, count, bytes(stage + before * panel())};
-        kernels_.pack_weights(args, taps_, 9, 2, 4 * tap, 4 * panel());
+            roles_.weights_out, channels, count, 0, count, bytes(out + first * tap)};
+        return kernels_.pack_weights(args, offsets, some, 2, 4 * tap, 4 * panel());
+    };
+    if (all) return pack(0, taps_);
+    value_range range;
+    for (dim row = place.first_tap[0]; row < place.end_tap[0]; ++row)
+        range.merge(
+            pack(row * map_.taps[1] + place.first_tap[1], place.end_tap[1] - place.first_tap[1]));
+    return range;
+}
+
+void winograd_data::transform_filters(const conv::buffers &data, float *stage, dim set, dim index,
+    dim chunk, float *u, dim point) const {
+    const dim channels = chunk_channels(chunk), tap = channels * panel() + 16;
+    if (map_.lacks_taps()) std::fill_n(stage, taps_ * tap, 0.0F);
+    for_each_source(chunk * chunk_, channels, [&](dim source, dim channel, dim some, dim before) {
+        pack_filters(data, set, index, source, channel, some, stage + before * panel(), tap);
     });
     transforms_.filters({stage, u, 2 * channels, tap, point});
 }
 
-void winograd_data::transform_input(const conv::buffers &data, dim group,
+void winograd_data::transform_input(const conv::buffers &data, dim set,
     const winograd_map::block &tiles, dim channel, dim channels, float *stage, float *v) const {
     const dim lanes = kernels_.lanes, size = static_cast<dim>(size_of(p_.type));
-    winograd_source source{};
-    source.type = p_.type;
-    source.strides = map_.strides(roles_.in);
-    source.step = map_.columns;
+    const dim group = set / map_.phases, phase = set % map_.phases;
+    winograd_source from{};
+    from.type = p_.type;
+    from.strides = map_.input_strides(roles_.in);
+    from.step = map_.columns;
     map_.for_each_run(tiles, rows_, [&](const winograd_map::run &run) {
-        const winograd_map::place place = map_.place_of(run.map);
-        source.rows = map_.rows_of(run.what) + 2;
-        source.columns = map_.columns_of(run.what) + 2;
-        source.shift[0] = -place.pad[0];
-        source.shift[1] = -place.pad[1];
+        from.rows = map_.input_rows(run.what);
+        from.columns = map_.input_columns(run.what);
         float *out =
             v + run.slot / rows_ * rows_ * in_padded_ + run.slot % rows_ * lanes + channel * rows_;
-        for_each_plane(channel, channels, [&](dim tap, dim first, dim some, dim before) {
-            const dim plane = map_.in_plane(place.plane, tap);
-            source.length[0] = plane < 0 ? 0 : place.in[0];
-            source.length[1] = place.in[1];
-            source.tensor = bytes_at(roles_.input(data))
-                            + size
-                                  * (group * roles_.in_c * roles_.in.c
-                                      + place.of_inputs(roles_.in, std::max<dim>(plane, 0)));
-            transform_run(kernels_, map_.transforms(transforms_, run.what).input, source, run,
-                first, some, stage, {out + before * rows_, v_point_, lanes, rows_ * lanes});
+        for_each_source(channel, channels, [&](dim source, dim first, dim some, dim before) {
+            const winograd_map::place place = map_.place_of(run.map, phase, source);
+            from.shift[0] = -place.pad[0];
+            from.shift[1] = -place.pad[1];
+            from.length[0] = place.in_plane < 0 ? 0 : place.in[0];
+            from.length[1] = place.in[1];
+            from.tensor = bytes_at(roles_.input(data))
+                          + size * (group * roles_.in_c * roles_.in.c + place.of_inputs(roles_.in));
+            transform_run(kernels_, map_.transforms(transforms_, run.what).input, from, run, first,
+                some, stage, {out + before * rows_, v_point_, lanes, rows_ * lanes});
         });
     });
 }
 
 void winograd_data::run_task(const conv::buffers &data, const scratch &s, const task &t) const {
-    if (!share_v_) transform_input(data, t.group, t.tiles, 0, in_c_, s.stage, s.v);
+    if (!share_v_) transform_input(data, t.set, t.tiles, 0, in_c_, s.stage, s.v);
     for (dim index = t.first_panel; index < t.first_panel + t.panels; ++index) {
         const int vectors = panel_channels(index) > kernels_.lanes ? 2 : 1;
         if (share_u_)
             multiply(t, t.v, t.u + index * in_c_ * panel(), u_point_, 0, in_c_, vectors, s.m);
         else
             for (dim chunk = 0; chunk < filter_chunks(); ++chunk) {
-                transform_filters(data, s.filters, t.group, index, chunk, s.u, u_point_);
+                transform_filters(data, s.filters, t.set, index, chunk, s.u, u_point_);
                 multiply(
                     t, t.v, s.u, u_point_, chunk * chunk_, chunk_channels(chunk), vectors, s.m);
             }
@@ -244,12 +269,12 @@ bool winograd_data::stores_itself(const winograd_map::run &run, const winograd_m
 
 void winograd_data::finish_run(const conv::buffers &data, const scratch &s, const task &t,
     dim index, const winograd_map::run &run) const {
-    const winograd_map::place place = map_.place_of(run.map);
+    const winograd_map::place place = map_.place_of(run.map, t.phase, 0);
     const dim columns = map_.columns_of(run.what);
     const dim length[2] = {std::min(map_.rows_of(run.what), place.out[0] - run.y),
         std::min(run.tiles * columns, place.out[1] - run.x)};
     if (length[0] <= 0 || length[1] <= 0) return;  // one map may be shorter than another
-    const conv::data_strides strides = map_.strides(roles_.out);
+    const conv::data_strides strides = map_.result_strides(roles_.out);
     const auto results = map_.transforms(transforms_, run.what).results;
     winograd_tile_args args{};
     args.in = s.m + run.slot * panel();
@@ -289,27 +314,28 @@ void winograd_data::clear_unreached(float *results, const winograd_map::run &run
     const dim row = run.tiles * map_.columns_of(run.what) * panel();
     for (dim y = 0; y < length[0]; ++y)
         for (dim x = 0; x < length[1]; ++x)
-            if (!place.reached(0, run.y + y) || !place.reached(1, run.x + x))
+            if (!place.all_reached(0, run.y + y, 1) || !place.all_reached(1, run.x + x, 1))
                 std::fill_n(results + y * row + x * panel(), panel(), 0.0F);
 }
 
-/// What `made` results of a tile read from one plane, [channel][row][column].
+/// What the results of a tile read from one source, [channel][row][column].
 void winograd_data::pack_patch(const conv::buffers &data, const winograd_map::place &place,
-    dim plane, dim channel, dim channels, const dim (&first)[2], const dim (&made)[2],
-    float *patch) const {
-    const dim size = static_cast<dim>(size_of(p_.type)), columns = made[1] + 2;
-    const conv::data_strides strides = map_.strides(roles_.in);
+    dim channel, dim channels, const winograd_map::run &tile, float *patch) const {
+    const dim size = static_cast<dim>(size_of(p_.type));
+    const dim rows = map_.input_rows(tile.what), columns = map_.input_columns(tile.what);
+    const conv::data_strides strides = map_.input_strides(roles_.in);
+    const dim x = tile.x - place.pad[1];
     dim lo, hi;
-    clip(first[1], 1, columns, place.in[1], lo, hi);
-    for (dim r = 0; r < made[0] + 2; ++r) {
-        const dim y = first[0] + r;
-        const bool inside = plane >= 0 && y >= 0 && y < place.in[0] && hi > lo;
-        const dim at = place.of_inputs(roles_.in, std::max<dim>(plane, 0)) + channel * roles_.in.c
-                       + y * strides.x[1] + first[1] * strides.x[2];
+    clip(x, 1, columns, place.in[1], lo, hi);
+    for (dim r = 0; r < rows; ++r) {
+        const dim y = tile.y - place.pad[0] + r;
+        const bool inside = place.in_plane >= 0 && y >= 0 && y < place.in[0] && hi > lo;
+        const dim at = place.of_inputs(roles_.in) + channel * roles_.in.c + y * strides.x[1]
+                       + x * strides.x[2];
         kernels_.pack_channels(
             {bytes_at(roles_.input(data)) + size * at, p_.type, roles_.in.c, strides.x[2], channels,
                 columns, inside ? lo : 0, inside ? hi : 0, bytes(patch + r * columns)},
-            4 * (made[0] + 2) * columns, 0);
+            4 * rows * columns, 0);
     }
 }
 
@@ -317,36 +343,30 @@ void winograd_data::pack_patch(const conv::buffers &data, const winograd_map::pl
 /// lie in.
 void winograd_data::sum_directly(const conv::buffers &data, const scratch &s, const task &t,
     dim index, const winograd_map::run &tile, float *results) const {
-    const dim size = static_cast<dim>(size_of(p_.type)), count = panel_channels(index);
     const dim made[2] = {map_.rows_of(tile.what), map_.columns_of(tile.what)};
-    const dim columns = made[1] + 2;
-    const winograd_map::place place = map_.place_of(tile.map);
-    const dim first[2] = {tile.y - place.pad[0], tile.x - place.pad[1]};
+    const dim columns = map_.input_columns(tile.what);
     value_range weights;
     product_args args{};
-    const auto add = [&](dim tap, dim channel, dim channels) {
-        dim a_run[9], b_run[9];
-        for (dim k = 0; k < 9; ++k) {
-            a_run[k] = 4 * (k / 3 * columns + k % 3);
-            b_run[k] = 4 * k * channels * panel();
-        }
-        const dim filter = t.group * p_.weights.g + channel * roles_.weights_in
-                           + index * panel() * roles_.weights_out + plane_weights(tap);
-        weights.merge(kernels_.pack_weights(
-            {bytes_at(data.weights) + size * filter, p_.type, roles_.weights_in, roles_.weights_out,
-                channels, count, 0, count, bytes(s.filters)},
-            taps_, 9, 2, 4 * channels * panel(), 4 * panel()));
-        pack_patch(data, place, map_.in_plane(place.plane, tap), t.group * roles_.in_c + channel,
-            channels, first, made, s.stage);
+    args.ldc = panel();
+    args.a_step = 4 * map_.input_rows(tile.what) * columns;
+    args.b_step = 4 * panel();
+    args.a_m = 4;
+    const auto add = [&](dim source, dim channel, dim channels) {
+        const winograd_map::place place = map_.place_of(tile.map, t.phase, source);
+        dim a_run[most_winograd_taps], b_run[most_winograd_taps];
+        args.runs = 0;
+        for (dim row = place.first_tap[0]; row < place.end_tap[0]; ++row)
+            for (dim column = place.first_tap[1]; column < place.end_tap[1]; ++column) {
+                a_run[args.runs] = 4 * (row * columns + column);
+                b_run[args.runs++] = 4 * (row * map_.taps[1] + column) * channels * panel();
+            }
+        weights.merge(pack_filters(
+            data, t.set, index, source, channel, channels, s.filters, channels * panel()));
+        pack_patch(data, place, t.group * roles_.in_c + channel, channels, tile, s.stage);
         args.b = bytes_at(s.filters);
-        args.ldc = panel();
         args.a_run = a_run;
         args.b_run = b_run;
-        args.runs = 9;
         args.k = channels;
-        args.a_step = 4 * (made[0] + 2) * columns;
-        args.b_step = 4 * panel();
-        args.a_m = 4;
         for (dim y = 0; y < made[0]; ++y) {
             args.a = bytes_at(s.stage + y * columns);
             args.c = results + y * tile.tiles * made[1] * panel();
@@ -354,9 +374,11 @@ void winograd_data::sum_directly(const conv::buffers &data, const scratch &s, co
         }
         args.accumulate = true;
     };
-    for (dim chunk = 0; chunk < filter_chunks(); ++chunk)
-        for_each_plane(chunk * chunk_, chunk_channels(chunk),
-            [&](dim tap, dim channel, dim some, dim) { add(tap, channel, some); });
+    // As many at a time as every plan has room for: which plan it is may depend on the threads.
+    const dim each = std::min(least_chunk, chunk_);
+    for (dim first = 0; first < in_c_; first += each)
+        for_each_source(first, std::min(each, in_c_ - first),
+            [&](dim source, dim channel, dim some, dim) { add(source, channel, some); });
     if (weights.nonfinite) sum_carefully(data, t, index, tile, results);
 }
 
@@ -364,40 +386,49 @@ void winograd_data::sum_directly(const conv::buffers &data, const scratch &s, co
 void winograd_data::sum_carefully(const conv::buffers &data, const task &t, dim index,
     const winograd_map::run &tile, float *results) const {
     const dim made[2] = {map_.rows_of(tile.what), map_.columns_of(tile.what)};
-    const winograd_map::place place = map_.place_of(tile.map);
-    bool cut = false;  // planes are missing
-    for (dim tap = 0; tap < map_.taps; ++tap) cut = cut || map_.in_plane(place.plane, tap) < 0;
-    const auto padded = [&](int axis, dim at) {
-        const dim first = at - place.pad[axis];
-        return first < 0 || first + 3 > place.in[axis];
+    const winograd_map::place first = map_.place_of(tile.map, t.phase, 0);
+    const auto padded = [&](dim y, dim x) {
+        for (dim source = 0; source < map_.sources; ++source) {
+            const winograd_map::place place = map_.place_of(tile.map, t.phase, source);
+            const auto cut = [&](int axis, dim at) {
+                return at - place.pad[axis] + place.first_tap[axis] < 0
+                       || at - place.pad[axis] + place.end_tap[axis] > place.in[axis];
+            };
+            if (place.in_plane < 0 || cut(0, y) || cut(1, x)) return true;
+        }
+        return false;
     };
-    for (dim y = 0; y < std::min(made[0], place.out[0] - tile.y); ++y)
-        for (dim x = 0; x < std::min(made[1], place.out[1] - tile.x); ++x) {
+    for (dim y = 0; y < std::min(made[0], first.out[0] - tile.y); ++y)
+        for (dim x = 0; x < std::min(made[1], first.out[1] - tile.x); ++x) {
+            if (!padded(tile.y + y, tile.x + x)) continue;
             float *to = results + (y * tile.tiles * made[1] + x) * panel();
-            if (!cut && !padded(0, tile.y + y) && !padded(1, tile.x + x)) continue;
             for (dim c = 0; c < panel_channels(index); ++c)
-                to[c] =
-                    careful_sum(data, t.group, index * panel() + c, place, tile.y + y, tile.x + x);
+                to[c] = careful_sum(data, t, index * panel() + c, tile.map, tile.y + y, tile.x + x);
         }
 }
 
 /// One result, from taps inside the input only.
-float winograd_data::careful_sum(const conv::buffers &data, dim group, dim channel,
-    const winograd_map::place &place, dim y, dim x) const {
-    const conv::data_strides strides = map_.strides(roles_.in);
-    const dim filter = group * p_.weights.g + channel * roles_.weights_out;
+float winograd_data::careful_sum(
+    const conv::buffers &data, const task &t, dim channel, dim map, dim y, dim x) const {
+    const conv::data_strides strides = map_.input_strides(roles_.in);
     float sum = 0;
-    for (dim k = 0; k < 9 * map_.taps; ++k) {
-        const dim plane = map_.in_plane(place.plane, k / 9);
-        const dim at[2] = {y + k % 9 / 3 - place.pad[0], x + k % 3 - place.pad[1]};
-        if (plane < 0 || at[0] < 0 || at[0] >= place.in[0] || at[1] < 0 || at[1] >= place.in[1])
-            continue;
-        const dim from = place.of_inputs(roles_.in, plane) + group * roles_.in_c * roles_.in.c
-                         + at[0] * strides.x[1] + at[1] * strides.x[2];
-        const dim weight = filter + plane_weights(k / 9) + taps_[k % 9];
-        for (dim i = 0; i < roles_.in_c; ++i)
-            sum += load_float(roles_.input(data), p_.type, from + i * roles_.in.c)
-                   * load_float(data.weights, p_.type, weight + i * roles_.weights_in);
+    for (dim source = 0; source < map_.sources; ++source) {
+        const winograd_map::place place = map_.place_of(map, t.phase, source);
+        const dim filter = t.group * p_.weights.g + channel * roles_.weights_out
+                           + map_.first_weight(p_.weights, t.phase, source);
+        for (dim row = place.first_tap[0]; row < place.end_tap[0]; ++row)
+            for (dim column = place.first_tap[1]; column < place.end_tap[1]; ++column) {
+                const dim at[2] = {y + row - place.pad[0], x + column - place.pad[1]};
+                if (place.in_plane < 0 || at[0] < 0 || at[0] >= place.in[0] || at[1] < 0
+                    || at[1] >= place.in[1])
+                    continue;
+                const dim from = place.of_inputs(roles_.in) + t.group * roles_.in_c * roles_.in.c
+                                 + at[0] * strides.x[1] + at[1] * strides.x[2];
+                const dim weight = filter + map_.tap_weight(p_.weights, row, column);
+                for (dim i = 0; i < roles_.in_c; ++i)
+                    sum += load_float(roles_.input(data), p_.type, from + i * roles_.in.c)
+                           * load_float(data.weights, p_.type, weight + i * roles_.weights_in);
+            }
     }
     return sum;
 }
@@ -407,7 +438,7 @@ void winograd_data::store(const conv::buffers &data, const scratch &s, const tas
     const dim size = static_cast<dim>(size_of(p_.type));
     const dim channel = t.group * roles_.out_c + index * panel();
     const auto offset = [&](const conv::data_strides &of, dim y) {
-        const conv::data_strides strides = map_.strides(of);
+        const conv::data_strides strides = map_.result_strides(of);
         return size
                * (place.of_results(of) + channel * of.c + (run.y + y) * strides.x[1]
                    + run.x * strides.x[2]);
@@ -419,10 +450,10 @@ void winograd_data::store(const conv::buffers &data, const scratch &s, const tas
     args.count = length[1];
     args.type = p_.type;
     args.cs = roles_.out.c;
-    args.xs = roles_.out.x[2] * map_.step[1];
+    args.xs = roles_.out.x[2] * map_.out_step[1];
     args.bias = p_.bias ? s.bias : nullptr;
     args.add_cs = p_.add_strides.c;
-    args.add_xs = p_.add_strides.x[2] * map_.step[1];
+    args.add_xs = p_.add_strides.x[2] * map_.out_step[1];
     args.accumulate = p_.accumulate;
     args.relu = p_.relu;
     for (dim y = 0; y < length[0]; ++y) {

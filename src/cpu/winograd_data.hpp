@@ -1,5 +1,4 @@
-// Forward and backward data of 3×3 and K×3×3 layers of stride 1 by Winograd's algorithm; see
-// docs/winograd.md.
+// Forward and backward data by Winograd's algorithm; see docs/winograd.md.
 #pragma once
 
 #include <string>
@@ -31,11 +30,14 @@ public:
 
 private:
     struct scratch;
-    /// A block of tiles × some panels of output channels, of one group.
+    /// The smallest chunk_, or all channels: a multiple of any vector.
+    static constexpr dim least_chunk = 16;
+    /// A block of tiles × some panels of output channels, of one group and phase.
     struct task {
         winograd_map::block tiles;
-        dim group, first_panel, panels, block;  // which block of tiles
-        const float *u, *v;                     // of this group; of this block
+        dim set, group, phase;
+        dim first_panel, panels, block;  // which block of tiles
+        const float *u, *v;              // of this set; of this block
     };
 
     /// Without a choice of blocks.
@@ -47,6 +49,8 @@ private:
     void choose_chunks();
     bool share_panels(int threads);
     void fit_workspace(int threads, std::size_t limit);
+    /// Groups and phases, each with filters of its own.
+    [[nodiscard]] dim sets() const { return p_.groups * map_.phases; }
     [[nodiscard]] dim panel() const { return 2 * dim{kernels_.lanes}; }
     [[nodiscard]] dim panel_channels(dim index) const {
         return std::min(panel(), roles_.out_c - index * panel());
@@ -72,9 +76,11 @@ private:
     }
     [[nodiscard]] task make_task(dim index) const;
     [[nodiscard]] task_cost cost_of(const task &t) const;
-    void transform_filters(const conv::buffers &data, float *stage, dim group, dim index, dim chunk,
+    value_range pack_filters(const conv::buffers &data, dim set, dim index, dim source, dim channel,
+        dim channels, float *out, dim tap) const;
+    void transform_filters(const conv::buffers &data, float *stage, dim set, dim index, dim chunk,
         float *u, dim point) const;
-    void transform_input(const conv::buffers &data, dim group, const winograd_map::block &tiles,
+    void transform_input(const conv::buffers &data, dim set, const winograd_map::block &tiles,
         dim channel, dim channels, float *stage, float *v) const;
     void run_task(const conv::buffers &data, const scratch &s, const task &t) const;
     void multiply(const task &t, const float *v, const float *u, dim point, dim first, dim count,
@@ -88,23 +94,19 @@ private:
         const winograd_map::place &place, const dim (&length)[2]) const;
     void sum_directly(const conv::buffers &data, const scratch &s, const task &t, dim index,
         const winograd_map::run &tile, float *results) const;
-    void pack_patch(const conv::buffers &data, const winograd_map::place &place, dim plane,
-        dim channel, dim channels, const dim (&first)[2], const dim (&made)[2], float *patch) const;
+    void pack_patch(const conv::buffers &data, const winograd_map::place &place, dim channel,
+        dim channels, const winograd_map::run &tile, float *patch) const;
     void sum_carefully(const conv::buffers &data, const task &t, dim index,
         const winograd_map::run &tile, float *results) const;
-    [[nodiscard]] float careful_sum(const conv::buffers &data, dim group, dim channel,
-        const winograd_map::place &place, dim y, dim x) const;
+    [[nodiscard]] float careful_sum(
+        const conv::buffers &data, const task &t, dim channel, dim map, dim y, dim x) const;
     void store(const conv::buffers &data, const scratch &s, const task &t, dim index,
         const winograd_map::run &run, const winograd_map::place &place,
         const dim (&length)[2]) const;
-    /// f(tap along the first axis, channel, channels, channels before) for input channels
-    /// [first, first + count) of all planes.
+    /// f(source, channel, channels, channels before) for input channels [first, first + count) of
+    /// all sources.
     template <typename Function>
-    void for_each_plane(dim first, dim count, Function &&f) const;
-    /// Elements from a filter's first weight to a tap along the first axis.
-    [[nodiscard]] dim plane_weights(dim tap) const {
-        return (roles_.forward ? tap : map_.taps - 1 - tap) * p_.weights.k[0];
-    }
+    void for_each_source(dim first, dim count, Function &&f) const;
     void load_bias(const conv::buffers &data, float *bias, dim group, dim index) const;
 
     conv::problem p_;
@@ -114,8 +116,8 @@ private:
     winograd_tile tile_;
     data_roles roles_;
     winograd_map map_;
-    dim taps_[9];               // elements from a filter's first weight, in the order of the walk
-    dim in_c_;                  // input channels, of all planes together,
+    dim taps_;                  // of a transformed filter
+    dim in_c_;                  // input channels, of all sources together,
     dim in_padded_;             // in whole vectors
     dim panels_ = 1;            // of output channels
     dim chunk_ = 1;             // input channels whose filters are transformed at a time

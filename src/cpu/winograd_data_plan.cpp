@@ -7,8 +7,7 @@
 namespace convgrad::cpu {
 namespace {
 
-constexpr dim filter_chunk = 64;             // channels: their nine taps stay in L1 and L2
-constexpr dim least_chunk = 16;              // of those that are shared: a multiple of any vector
+constexpr dim filter_chunk = 64;             // channels: their taps stay in L1 and L2
 constexpr dim block_bytes = 512 << 10;       // V and M of a block of tiles
 constexpr dim cached_filters = 4 << 20;      // beyond, blocks are larger: each reads all filters
 constexpr dim streamed_filters = 8 << 20;    // beyond, they are not kept
@@ -24,14 +23,10 @@ constexpr double of_data = 10, of_filters = 14;
 
 winograd_data::winograd_data(const conv::problem &p, const kernel_set &kernels, winograd_tile tile)
     : p_(orient_for(p, tile)), kernels_(kernels), winograd_(*find_winograd(kernels.set)),
-      transforms_(winograd_.of[static_cast<std::size_t>(tile)]), tile_(tile), roles_(p_),
-      map_(p_, tile), in_c_(map_.taps * roles_.in_c), in_padded_(round_up_to(in_c_, kernels.lanes)),
-      panels_(div_up(roles_.out_c, panel())), chunk_(std::min(filter_chunk, in_padded_)) {
-    for (dim k = 0; k < 9; ++k) {
-        const dim y = roles_.forward ? k / 3 : 2 - k / 3, x = roles_.forward ? k % 3 : 2 - k % 3;
-        taps_[k] = y * p_.weights.k[1] + x * p_.weights.k[2];
-    }
-}
+      transforms_(*winograd_.find(taps_for(p_), tile)), tile_(tile), roles_(p_), map_(p_, tile),
+      taps_(map_.taps[0] * map_.taps[1]), in_c_(map_.sources * roles_.in_c),
+      in_padded_(round_up_to(in_c_, kernels.lanes)), panels_(div_up(roles_.out_c, panel())),
+      chunk_(std::min(filter_chunk, in_padded_)) {}
 
 winograd_data::winograd_data(const conv::problem &p, const kernel_set &kernels, winograd_tile tile,
     int threads, std::size_t workspace_limit)
@@ -59,7 +54,7 @@ void winograd_data::set_tiles(dim tiles) {
     m_point_ = round_up_to(block_, rows_) * panel() + apart;
     panel_blocks_ = div_up(panels_, panels_each_);
     u_point_ = (share_u_ ? panels_ * in_c_ : chunk_) * panel() + apart;
-    tasks_ = p_.groups * panel_blocks_ * blocks_;
+    tasks_ = sets() * panel_blocks_ * blocks_;
 }
 
 /// Rows of a product: tiles that all have a point go in few products of many rows.
@@ -111,7 +106,7 @@ bool winograd_data::stream_filters(int threads) {
     panels_each_ = 1;
     set_tiles(streamed_results / (4 * map_.points * panel()));
     const double skew = static_cast<double>(blocks_ * block_) / static_cast<double>(map_.count);
-    const dim transforms = p_.groups * blocks_ * (in_c_ / least_chunk);
+    const dim transforms = sets() * blocks_ * (in_c_ / least_chunk);
     if (4 * shared_v_floats() <= std::min(most_streamed, 2 * filters) && transforms >= 2 * threads
         && fair_share_on(tasks_, skew, threads) >= fair_enough)
         return true;
@@ -129,8 +124,8 @@ void winograd_data::choose_chunks() {
             chunk = round_up_to(chunk / 2, least_chunk);
     };
     input_chunk_ = chunk_;
-    if (share_u_) cut(chunk_, p_.groups * panels_);
-    cut(input_chunk_, p_.groups * blocks_);
+    if (share_u_) cut(chunk_, sets() * panels_);
+    cut(input_chunk_, sets() * blocks_);
 }
 
 /// Few tiles: they are transformed once, and threads share panels too. False: that takes too much
@@ -204,15 +199,16 @@ work_list winograd_data::work() const {
                size = static_cast<double>(size_of(p_.type));
     if (share_u_)
         list.stages.push_back(
-            {"filters", p_.groups * panels_ * filter_chunks(), workers_, [=, this](dim index, dim) {
+            {"filters", sets() * panels_ * filter_chunks(), workers_, [=, this](dim index, dim) {
                  const auto weights =
                      static_cast<double>(chunk_channels(index % filter_chunks())
                                          * panel_channels(index / filter_chunks() % panels_));
-                 return task_cost{of_filters * points * weights, 9 * size * weights, 0};
+                 return task_cost{
+                     of_filters * points * weights, static_cast<double>(taps_) * size * weights, 0};
              }});
     if (share_v_)
         list.stages.push_back(
-            {"input", p_.groups * blocks_ * filter_chunks(), workers_, [=, this](dim index, dim) {
+            {"input", sets() * blocks_ * filter_chunks(), workers_, [=, this](dim index, dim) {
                  const winograd_map::block tiles = tiles_of(index / filter_chunks() % blocks_);
                  const auto channels = static_cast<double>(chunk_channels(index % filter_chunks()));
                  return task_cost{of_data * channels * static_cast<double>(map_.points_of(tiles)),

@@ -2,7 +2,7 @@
 //   V[point][channel][tile] = Bᵀ · src · B,  Y[point][channel][tile] = A · dst · Aᵀ      transform
 //   sums[point][ic][oc] += Σ_tiles V · Y                                                  multiply
 // and after the last
-//   gradient = Gᵀ · sums · G, of which the nine taps take the place of the points         combine
+//   gradient = Gᵀ · sums · G, of which the taps take the place of the points         combine
 //   leaves with one rounding                                                              write
 // Where all tiles are one block a task may have a range of channels at all points and combine them
 // at once (multiply_all). Where the sums of all points stay in a core's cache, tasks are parts of
@@ -58,14 +58,13 @@ struct winograd_weights::memory {
 winograd_weights::winograd_weights(const conv::problem &p, const kernel_set &kernels,
     winograd_tile tile, std::size_t workspace_limit, int threads)
     : p_(one_group(orient_for(p, tile))), whole_(p), groups_(p.groups), kernels_(kernels),
-      winograd_(*find_winograd(kernels.set)),
-      transforms_(winograd_.of[static_cast<std::size_t>(tile)]), map_(p_, tile),
-      rows_(map_.taps * p.ic), ic_padded_(round_up_to(rows_, kernels.lanes)),
-      panels_(div_up(p.oc, panel())),
+      winograd_(*find_winograd(kernels.set)), transforms_(*winograd_.find(taps_for(p_), tile)),
+      map_(p_, tile), taps_(map_.taps[0] * map_.taps[1]), rows_(map_.sources * p.ic),
+      ic_padded_(round_up_to(rows_, kernels.lanes)), panels_(div_up(p.oc, panel())),
       chunk_(std::min<dim>(64, std::max(ic_padded_, panels_ * panel()))),
       write_rows_(
-          map_.taps > 1 && p.ic % most_write_rows != 0 ? dim{kernels.lanes} : most_write_rows),
-      taps_inside_(map_.taps == 1 && taps_side_by_side(p_)),
+          map_.sources > 1 && p.ic % most_write_rows != 0 ? dim{kernels.lanes} : most_write_rows),
+      taps_inside_(map_.sources == 1 && taps_side_by_side(p_)),
       direct_(p_, kernels, nullptr, threads, workspace_limit) {}
 
 winograd_weights::winograd_weights(const conv::problem &p, const kernel_set &kernels,
@@ -165,7 +164,7 @@ dim winograd_weights::scratch_floats() const {
     const dim own = parts_ > 0 ? v_floats() + y_floats() + map_.points * sum_point_ + stage_floats()
                     : all_points_ ? map_.points * own_point_
                                   : 0;
-    return std::max({stage_floats(), own, taps_inside_ ? 9 * write_rows_ * panel() : 0});
+    return std::max({stage_floats(), own, taps_inside_ ? taps_ * write_rows_ * panel() : 0});
 }
 
 std::size_t winograd_weights::own_bytes(int workers) const {
@@ -246,7 +245,7 @@ void winograd_weights::sum_groups(const conv::buffers &data, char *workspace, di
         });
     }
     if (parts_ > 1)
-        run(9 * write_tasks(),
+        run(taps_ * write_tasks(),
             [&](int, const conv::buffers &, const memory &m, dim index) { add_parts(m, index); });
     if (!all_points_ && parts_ == 0)
         run(write_tasks(),
@@ -296,7 +295,8 @@ void winograd_weights::sum_part(
 
 /// To the first, in their order: one tap.
 void winograd_weights::add_parts(const memory &m, dim index) const {
-    const dim tap = index % 9, at = index / 9 % panels_, first = index / 9 / panels_ * write_rows_;
+    const dim tap = index % taps_, at = index / taps_ % panels_,
+              first = index / taps_ / panels_ * write_rows_;
     const dim count = std::min(write_rows_, rows_ - first) * panel();
     float *sums = m.sums + tap * sum_point_ + (at * ic_padded_ + first) * panel();
     for (dim part = 1; part < parts_; ++part)
@@ -310,31 +310,28 @@ void winograd_weights::add_parts(const memory &m, dim index) const {
 void winograd_weights::transform(const conv::buffers &data, const memory &m,
     const winograd_map::block &some, dim chunk, float *stage) const {
     const bool src = chunk < src_chunks();
-    const dim tap = src ? chunk / plane_chunks() : 0;
-    const dim channel = (src ? chunk % plane_chunks() : chunk - src_chunks()) * chunk_;
+    const dim which = src ? chunk / source_chunks() : 0;
+    const dim channel = (src ? chunk % source_chunks() : chunk - src_chunks()) * chunk_;
     const dim channels = std::min(chunk_, (src ? p_.ic : p_.oc) - channel);
-    const dim lanes = kernels_.lanes, more = src ? 2 : 0, size = static_cast<dim>(size_of(p_.type));
+    const dim lanes = kernels_.lanes, size = static_cast<dim>(size_of(p_.type));
     winograd_source source{};
     source.type = p_.type;
     source.step = map_.columns;
-    source.strides = map_.strides(src ? p_.src : p_.dst);
+    source.strides = src ? map_.input_strides(p_.src) : map_.result_strides(p_.dst);
     map_.for_each_run(some, segment_, [&](const winograd_map::run &run) {
-        const winograd_map::place place = map_.place_of(run.map);
-        const dim plane = src ? map_.in_plane(place.plane, tap) : place.plane;
+        const winograd_map::place place = map_.place_of(run.map, 0, which);
         for (int a = 0; a < 2; ++a) {
             source.length[a] = src ? place.in[a] : place.out[a];
             source.shift[a] = src ? -place.pad[a] : 0;
         }
-        if (plane < 0) source.length[0] = 0;
+        if (src && place.in_plane < 0) source.length[0] = 0;
         source.tensor = bytes_at(src ? data.src : data.dst)
-                        + size
-                              * (src ? place.of_inputs(p_.src, std::max<dim>(plane, 0))
-                                     : place.of_results(p_.dst));
-        source.rows = map_.rows_of(run.what) + more;
-        source.columns = map_.columns_of(run.what) + more;
+                        + size * (src ? place.of_inputs(p_.src) : place.of_results(p_.dst));
+        source.rows = src ? map_.input_rows(run.what) : map_.rows_of(run.what);
+        source.columns = src ? map_.input_columns(run.what) : map_.columns_of(run.what);
         const winograd_kernels::tile_transforms &with = map_.transforms(transforms_, run.what);
         if (src) {
-            float *out = m.v + (tap * p_.ic + channel) * block_ + run.slot * lanes;
+            float *out = m.v + (which * p_.ic + channel) * block_ + run.slot * lanes;
             transform_run(kernels_, with.input, source, run, channel, channels, stage,
                 {out, v_point_, lanes, block_ * lanes});
             return;
@@ -404,10 +401,10 @@ void winograd_weights::write(
     const conv::buffers &data, const memory &m, int worker, dim index) const {
     const dim at = index % panels_, first = index / panels_ * write_rows_;
     const dim size = static_cast<dim>(size_of(p_.out_type));
-    const dim rows = std::min(write_rows_, rows_ - first), plane = first / p_.ic;
+    const dim rows = std::min(write_rows_, rows_ - first), source = first / p_.ic;
     float *sums = m.sums + (at * ic_padded_ + first) * panel();
-    for (dim tap = 0; tap < 9; ++tap)
-        if (!map_.meets(plane, tap / 3, tap % 3))
+    for (dim tap = 0; tap < taps_; ++tap)
+        if (!map_.meets(source, tap / map_.taps[1], tap % map_.taps[1]))
             std::fill_n(sums + tap * sum_point_, rows * panel(), 0.0F);
     store_args args{};
     args.type = p_.out_type;
@@ -415,7 +412,7 @@ void winograd_weights::write(
     args.out = static_cast<char *>(data.weights)
                + size
                      * (at * panel() * p_.weights.o + first % p_.ic * p_.weights.i
-                         + plane * p_.weights.k[0]);
+                         + map_.first_weight(p_.weights, 0, source));
     if (taps_inside_) return write_filters(sums, rows, at, m.of(worker, scratch_floats()), args);
     args.c_cs = 1;
     args.c_xs = panel();
@@ -424,9 +421,11 @@ void winograd_weights::write(
     args.cs = p_.weights.o;
     args.xs = p_.weights.i;
     auto *out = static_cast<char *>(args.out);
-    for (dim tap = 0; tap < 9; ++tap) {
+    for (dim tap = 0; tap < taps_; ++tap) {
+        const dim row = tap / map_.taps[1], column = tap % map_.taps[1];
+        if (!map_.has(source, row, column)) continue;
         args.c = sums + tap * sum_point_;
-        args.out = out + size * (tap / 3 * p_.weights.k[1] + tap % 3 * p_.weights.k[2]);
+        args.out = out + size * map_.tap_weight(p_.weights, row, column);
         kernels_.store(args);
     }
 }
@@ -434,17 +433,18 @@ void winograd_weights::write(
 /// Whole filters, whose taps lie side by side, and as many as follow each other.
 void winograd_weights::write_filters(
     const float *sums, dim rows, dim at, float *stage, store_args &args) const {
-    const bool inputs_inside = p_.weights.i == 9;
+    const bool inputs_inside = p_.weights.i == taps_;
     const dim channels = panel_channels(at), inside = inputs_inside ? rows : channels;
     for (dim i = 0; i < rows; ++i)
-        kernels_.transpose({bytes_at(sums + i * panel()), 4 * sum_point_, 9, channels, 4,
-            static_cast<char *>(static_cast<void *>(stage + i * 9 * (inputs_inside ? 1 : inside))),
-            4 * 9 * (inputs_inside ? inside : 1)});
+        kernels_.transpose({bytes_at(sums + i * panel()), 4 * sum_point_, taps_, channels, 4,
+            static_cast<char *>(
+                static_cast<void *>(stage + i * taps_ * (inputs_inside ? 1 : inside))),
+            4 * taps_ * (inputs_inside ? inside : 1)});
     args.c = stage;
-    args.c_cs = 9 * inside;
+    args.c_cs = taps_ * inside;
     args.c_xs = args.xs = 1;
     args.channels = inputs_inside ? channels : rows;
-    args.count = 9 * inside;
+    args.count = taps_ * inside;
     args.cs = inputs_inside ? p_.weights.o : p_.weights.i;
     kernels_.store(args);
 }
@@ -455,7 +455,8 @@ void winograd_weights::add_part_stages(work_list &list) const {
                size = static_cast<double>(size_of(p_.type)),
                area = static_cast<double>(map_.rows * map_.columns);
     list.parts = parts_;
-    list.parts_bytes = 36 * in * out * static_cast<double>(groups_ * parts_);
+    list.parts_bytes =
+        4 * static_cast<double>(taps_) * in * out * static_cast<double>(groups_ * parts_);
     list.stages.push_back(
         {"parts", groups_each_ * parts_, workers_, [=, this](dim index, dim) {
              const dim first = index % parts_ * part_tiles_;
@@ -465,17 +466,18 @@ void winograd_weights::add_part_stages(work_list &list) const {
                                   * (points * (in * out + of_data * (in + out))
                                       + of_filters * static_cast<double>(map_.points) * in * out),
                  batches * size * area * static_cast<double>(count) * (in + out),
-                 batches * 36 * in * out};
+                 batches * 4 * static_cast<double>(taps_) * in * out};
          }});
     const auto sums = batches * static_cast<double>(std::min(write_rows_, rows_) * panel());
     if (parts_ > 1)
         list.stages.push_back(
-            {"sum of parts", 9 * groups_each_ * write_tasks(), workers_, [=, this](dim, dim) {
+            {"sum of parts", taps_ * groups_each_ * write_tasks(), workers_, [=, this](dim, dim) {
                  return task_cost{0, 4 * sums * static_cast<double>(parts_), 4 * sums};
              }});
     list.stages.push_back(
         {"gradient", groups_each_ * write_tasks(), workers_, [=, this](dim, dim) {
-             return task_cost{0, 0, 9 * sums * static_cast<double>(size_of(p_.out_type))};
+             return task_cost{0, 0,
+                 static_cast<double>(taps_) * sums * static_cast<double>(size_of(p_.out_type))};
          }});
 }
 
@@ -496,7 +498,7 @@ work_list winograd_weights::work() const {
              index %= transform_tasks();
              const dim part = index / segments(), segment = index % segments();
              const bool src = part < src_chunks();
-             const dim channel = (src ? part % plane_chunks() : part - src_chunks()) * chunk_;
+             const dim channel = (src ? part % source_chunks() : part - src_chunks()) * chunk_;
              const auto elements =
                  times
                  * static_cast<double>(
@@ -514,12 +516,12 @@ work_list winograd_weights::work() const {
                     + (all_points_ ? static_cast<double>(batches) * of_filters * points * sums : 0),
                 0, 0};
         }});
-    list.stages.push_back({"gradient", groups_each_ * write_tasks(), workers_, [=, this](dim, dim) {
-                               const auto sums = static_cast<double>(
-                                   batches * std::min(write_rows_, rows_) * panel());
-                               return task_cost{all_points_ ? 0 : of_filters * points * sums, 0,
-                                   9 * sums * static_cast<double>(size_of(p_.out_type))};
-                           }});
+    list.stages.push_back({"gradient", groups_each_ * write_tasks(), workers_,
+        [=, this](dim, dim) {
+            const auto sums = static_cast<double>(batches * std::min(write_rows_, rows_) * panel());
+            return task_cost{all_points_ ? 0 : of_filters * points * sums, 0,
+                static_cast<double>(taps_) * sums * static_cast<double>(size_of(p_.out_type))};
+        }});
     return list;
 }
 

@@ -1,5 +1,4 @@
-// The weights gradient of 3×3 and K×3×3 layers of stride 1 by Winograd's algorithm; see
-// docs/winograd.md.
+// The weights gradient by Winograd's algorithm; see docs/winograd.md.
 #pragma once
 
 #include <string>
@@ -49,8 +48,8 @@ private:
     }
     // Tasks of the stages of one block.
     [[nodiscard]] dim segments() const { return div_up(block_, segment_); }
-    [[nodiscard]] dim plane_chunks() const { return div_up(p_.ic, chunk_); }
-    [[nodiscard]] dim src_chunks() const { return map_.taps * plane_chunks(); }
+    [[nodiscard]] dim source_chunks() const { return div_up(p_.ic, chunk_); }
+    [[nodiscard]] dim src_chunks() const { return map_.sources * source_chunks(); }
     [[nodiscard]] dim dst_chunks() const { return div_up(p_.oc, chunk_); }
     [[nodiscard]] dim transform_tasks() const {  // of one group
         return segments() * (src_chunks() + dst_chunks());
@@ -64,9 +63,9 @@ private:
     // Floats.
     [[nodiscard]] dim v_floats() const { return map_.points * v_point_; }
     [[nodiscard]] dim y_floats() const { return map_.points * y_point_; }
-    [[nodiscard]] dim part_floats() const { return 9 * sum_point_; }
+    [[nodiscard]] dim part_floats() const { return taps_ * sum_point_; }
     [[nodiscard]] dim sum_floats() const {
-        return (all_points_ || parts_ > 0 ? 9 : map_.points) * sum_point_;
+        return (all_points_ || parts_ > 0 ? taps_ : map_.points) * sum_point_;
     }
     [[nodiscard]] dim group_floats() const {
         return parts_ > 0 ? parts_ * part_floats() + 16
@@ -105,7 +104,8 @@ private:
     const winograd_kernels &winograd_;
     const winograd_kernels::transforms &transforms_;
     winograd_map map_;
-    dim rows_;       // input channels, of all planes together,
+    dim taps_;       // of a transformed filter
+    dim rows_;       // input channels, of all sources together,
     dim ic_padded_;  // in whole vectors
     dim panels_;
     dim chunk_;        // channels of a transform

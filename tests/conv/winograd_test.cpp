@@ -1,6 +1,7 @@
 // Winograd's algorithm by name on every instruction set: exact on integers where its points are
 // (tiles of 2×2), otherwise within a bound derived from its matrices; NaN and infinities as in the
 // plain sum; the same bits on any number of threads; workspaces as stated.
+#include <array>
 #include <cmath>
 #include <limits>
 
@@ -28,8 +29,20 @@ std::span<const isa> sets() {
     return usable_fma_isas();
 }
 
-/// A random 3×3 layer of stride 1, with a liking for tails of tiles, of channels and of panels;
-/// some with dilation, some with a third axis.
+/// Taps and stride of an axis.
+struct filter_axis {
+    dim kernel, stride;
+};
+
+/// One whose filters have kernels: mostly 3 taps, otherwise 2 for each residue modulo a stride, of
+/// which the last may be missing.
+filter_axis random_filter(rng &random) {
+    return random.pick<filter_axis>(
+        {{3, 1}, {3, 1}, {3, 1}, {2, 1}, {4, 2}, {4, 2}, {3, 2}, {6, 3}});
+}
+
+/// A random layer for tiles, with a liking for tails of tiles, of channels and of panels; some with
+/// dilation, some with a third axis.
 problem random_layer(rng &random, dim most_channels = 70) {
     problem p;
     p.what = random.pick({pass::forward, pass::backward_data, pass::backward_weights});
@@ -39,17 +52,25 @@ problem random_layer(rng &random, dim most_channels = 70) {
     p.groups = random.chance(0.2) ? random.between(2, 3) : 1;
     p.ic = random.between(1, most_channels);
     p.oc = random.between(1, most_channels);
+    const filter_axis filter = random_filter(random);
+    const dim taps = (filter.kernel + filter.stride - 1) / filter.stride;
     for (std::size_t a = 1; a < 3; ++a) do {
-            const dim dilation = random.chance(0.25) ? random.between(2, 4) : 1;
-            p.x[a] = make_axis(random.between(1, 13), 3, 1, dilation,
-                random.between(0, 2 * dilation + 2), random.between(-2, 2 * dilation + 2));
+            // The same taps, of the same residues or without a stride.
+            const dim stride = random.chance(0.2) ? 1 : filter.stride;
+            const dim kernel = stride == 1 ? taps : filter.kernel;
+            const dim dilation = stride == 1 && random.chance(0.25) ? random.between(2, 4) : 1;
+            const dim reach = (kernel - 1) * dilation;
+            p.x[a] = make_axis(random.between(1, 13 * stride), kernel, stride, dilation,
+                random.between(0, reach + 2), random.between(-2, reach + 2));
         } while (p.x[a].dst < 1);
-    if (random.chance(0.25)) {
-        do {
-            p.x[0] = make_axis(random.between(1, 4), random.between(1, 3), 1, random.between(1, 2),
-                random.between(0, 2), random.between(-1, 2));
-        } while (p.x[0].dst < 1);
-        // Channels of several planes follow each other in whole vectors.
+    const bool volume = random.chance(0.25);
+    while (volume) {
+        p.x[0] = make_axis(random.between(1, 4), random.between(1, 3), 1, random.between(1, 2),
+            random.between(0, 2), random.between(-1, 2));
+        if (p.x[0].dst >= 1) break;
+    }
+    if (volume || p.x[1].stride * p.x[2].stride > 1) {
+        // Channels of several planes and residues follow each other in whole vectors.
         p.ic = random.between(1, std::max<dim>(1, most_channels / 16)) * 16;
         p.oc = random.between(1, std::max<dim>(1, most_channels / 16)) * 16;
     }
@@ -90,11 +111,13 @@ TEST(winograd, integers_of_many_channels) {
     struct size {
         dim ic, oc, mb, side;
         bool data;
+        filter_axis filter = {3, 1};
     };
     workbench bench;
     spawning_pool pool;
     for (const size &at :
-        {size{450, 440, 1, 5, true}, size{170, 190, 2, 7, true}, size{176, 176, 3, 40, false}}) {
+        {size{450, 440, 1, 5, true}, size{170, 190, 2, 7, true}, size{176, 176, 3, 40, false},
+            size{272, 304, 2, 8, true, {4, 2}}, size{144, 160, 1, 11, true, {3, 2}}}) {
         if (is_sanitized && !at.data) continue;
         for (const pass what : {pass::forward, pass::backward_data, pass::backward_weights}) {
             if (!at.data && what != pass::backward_weights) continue;
@@ -103,8 +126,8 @@ TEST(winograd, integers_of_many_channels) {
             p.mb = at.mb;
             p.ic = at.ic;
             p.oc = at.oc;
-            p.x[1] = make_axis(at.side, 3, 1, 1, 1, 1);
-            p.x[2] = make_axis(at.side + 1, 3, 1, 1, 0, 1);
+            p.x[1] = make_axis(at.side, at.filter.kernel, at.filter.stride, 1, 1, 1);
+            p.x[2] = make_axis(at.side + 1, at.filter.kernel, at.filter.stride, 1, 0, 1);
             set_layouts(p, data_layout::nxc, weights_layout::xio, data_layout::nxc);
             bench.load(p, fill::integers, 3);
             bench.run_reference();
@@ -126,15 +149,16 @@ TEST(winograd, integers_of_many_channels) {
 // <F(m) g, x> over one tile of every size: ragged edges take some of the points.
 TEST(winograd, adjoint_on_ragged_maps) {
     workbench bench;
-    for (std::uint64_t seed = 1; seed <= sampled<std::uint64_t>(60, 8); ++seed) {
+    for (std::uint64_t seed = 1; seed <= sampled<std::uint64_t>(120, 8); ++seed) {
         rng random(seed);
         problem p;
         p.mb = random.between(1, 2);
-        p.ic = random.between(16, 40);
-        p.oc = random.between(16, 40);
+        const filter_axis filter = random_filter(random);
+        p.ic = filter.stride == 1 ? random.between(16, 40) : 32;
+        p.oc = filter.stride == 1 ? random.between(16, 40) : 48;
         for (std::size_t a = 1; a < 3; ++a)
-            p.x[a] = make_axis(
-                random.between(3, 15), 3, 1, 1, random.between(0, 2), random.between(0, 2));
+            p.x[a] = make_axis(random.between(filter.kernel, 15 * filter.stride), filter.kernel,
+                filter.stride, 1, random.between(0, 2), random.between(0, 2));
         set_layouts(p, data_layout::nxc, weights_layout::xio, data_layout::nxc);
         const isa set = sets()[seed % sets().size()];
         for (const std::string_view name : names) {
@@ -197,7 +221,10 @@ TEST(winograd, transforms_are_used_where_all_is_finite) {
         p.ic += 10;
         p.oc += 10;
         p.relu = p.accumulate = false;
-        p.x[1] = p.x[2] = make_axis(random.between(5, 12), 3, 1, 1, 1, 1);
+        const filter_axis filter = random_filter(random);
+        p.x[1] = p.x[2] =
+            make_axis(random.between(5, 12) * filter.stride, filter.kernel, filter.stride, 1, 1, 1);
+        if (filter.stride > 1) p.ic = 32, p.oc = 48;
         set_layouts(p, data_layout::nxc, weights_layout::xio, data_layout::nxc);
         bench.load(p, fill::reals, seed);
         for (const isa set : sets()) {
@@ -248,12 +275,15 @@ TEST(winograd, special_values_as_in_the_plain_sum) {
 // Values whose transforms overflow while the sum does not.
 TEST(winograd, sums_that_stay_finite_do) {
     workbench bench;
-    for (const pass what : {pass::forward, pass::backward_data, pass::backward_weights}) {
+    for (int i = 0; i < 9; ++i) {
+        const pass what =
+            std::array{pass::forward, pass::backward_data, pass::backward_weights}[i % 3];
+        const filter_axis filter = std::array<filter_axis, 3>{{{3, 1}, {4, 2}, {3, 2}}}[i / 3];
         problem p;
         p.what = what;
         p.mb = 1;
-        p.ic = p.oc = 20;
-        p.x[1] = p.x[2] = make_axis(9, 3, 1, 1, 1, 1);
+        p.ic = p.oc = filter.stride == 1 ? 20 : 32;
+        p.x[1] = p.x[2] = make_axis(9 * filter.stride, filter.kernel, filter.stride, 1, 1, 1);
         set_layouts(p, data_layout::nxc, weights_layout::xio, data_layout::nxc);
         bench.load(p, fill::reals, 5);
         for (const role r : {role::src, role::weights, role::dst})
@@ -278,7 +308,9 @@ TEST(winograd, same_bits_for_any_threads) {
     for (std::uint64_t seed = 1; seed <= sampled<std::uint64_t>(150, 8); ++seed) {
         rng random(seed);
         problem p = random_layer(random, 150);
-        p.x[1] = p.x[2] = make_axis(random.between(6, 30), 3, 1, 1, 1, 1);
+        const filter_axis filter = random_filter(random);
+        p.x[1] = p.x[2] = make_axis(random.between(6, 30), filter.kernel, filter.stride, 1, 1, 1);
+        if (filter.stride > 1) p.ic = (p.ic + 15) / 16 * 16, p.oc = (p.oc + 15) / 16 * 16;
         set_layouts(p, data_layout::nxc, weights_layout::xio, data_layout::nxc);
         bench.load(p, fill::reals, seed);
         if (seed % 3 == 0) bench.write(output_of(p) == role::src ? role::dst : role::src, 3, nan);

@@ -8,17 +8,19 @@
 #include <string>
 #include <string_view>
 
-#include "cpu/kernels/winograd.hpp"
+#include "cpu/winograd.hpp"
 #include "support/workbench.hpp"
 
 namespace convgrad::test {
 
-/// How rounding errors at the points of an axis with m results grow on their way into a result, by
-/// root mean square: the largest of √Σ_points Aᵀ² · ‖G‖² · ‖Bᵀ‖² (rows by their Euclidean norms),
-/// and of the same with G and A changing places, which the gradient of the filter has. Tiles at an
-/// edge, with fewer points, stay below 4.96 for m = 4; the single result for m = 2 has 2.65.
-inline double winograd_growth(int m) {
-    return m == 2 ? 2.65 : 5.13;
+/// How rounding errors at the points of an axis grow on their way into a result, by root mean
+/// square: the largest, over tiles and edges of F(m, r), of √Σ_points Aᵀ² · ‖G‖² · ‖Bᵀ‖² (rows by
+/// their Euclidean norms), and of the same with G and A changing places, which the gradient of the
+/// filter has.
+inline double winograd_growth(int points, int taps) {
+    if (points == 1) return 1;
+    if (points == 4) return taps == 2 ? 2.24 : 2.65;
+    return taps == 2 ? 5.4 : taps == 3 ? 5.13 : taps == 4 ? 5.16 : 5.86;
 }
 
 /// What compare_bounded() lets pass: six standard deviations of the error of a sum over points
@@ -39,11 +41,14 @@ inline leniency winograd_leniency(const workbench &bench, cpu::winograd_tile til
     const bool weights = p.what == conv::pass::backward_weights;
     const double positions =
         static_cast<double>(p.mb * p.x[0].dst * (p.x[1].dst + 4) * (p.x[2].dst + 4));
-    const double channels =
-        static_cast<double>((p.what == conv::pass::forward ? p.ic : p.oc) * p.x[0].kernel);
+    const bool forward = p.what == conv::pass::forward;
+    const double channels = static_cast<double>(
+        (forward ? p.ic * p.x[1].stride * p.x[2].stride : p.oc) * p.x[0].kernel);
     const double terms = weights ? positions : channels;
+    const cpu::winograd_taps taps = cpu::taps_for(p);
     const double growth =
-        winograd_growth(cpu::winograd_rows(tile)) * winograd_growth(cpu::winograd_columns(tile));
+        winograd_growth(cpu::winograd_points(tile, 0, taps.rows), taps.rows)
+        * winograd_growth(cpu::winograd_points(tile, 1, taps.columns), taps.columns);
     leniency allowed;
     allowed.absolute = 0x1p-24 * 12 * growth * std::sqrt(terms) * largest[0] * largest[1];
     return allowed;
@@ -52,8 +57,8 @@ inline leniency winograd_leniency(const workbench &bench, cpu::winograd_tile til
 /// The tile of an algorithm's name, e.g. "winograd4x2.fma".
 inline std::optional<cpu::winograd_tile> winograd_tile_of(std::string_view algorithm) {
     for (const cpu::winograd_tile t : cpu::all_winograd_tiles)
-        if (algorithm.starts_with("winograd" + std::to_string(cpu::winograd_rows(t)) + "x"
-                                  + std::to_string(cpu::winograd_columns(t))))
+        if (algorithm.starts_with("winograd" + std::to_string(cpu::winograd_results(t, 0, 3)) + "x"
+                                  + std::to_string(cpu::winograd_results(t, 1, 3))))
             return t;
     return std::nullopt;
 }

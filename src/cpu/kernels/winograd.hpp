@@ -1,7 +1,7 @@
 // What the Winograd drivers hand to their kernels; see docs/winograd.md.
 //
-// A tile of m × n results of a 3×3 filter is computed from (m + 2) × (n + 2) points. Along one
-// axis, with B, G and A the matrices of its points:
+// A tile of m results of a filter of r taps is computed from m + r − 1 points, on each of two axes.
+// Along one axis, with B, G and A the matrices of its points:
 //
 //     result = Aᵀ [ (G · filter) ⊙ (Bᵀ · input) ]        gradient = Gᵀ [ (Bᵀ · input) ⊙ (A · dst) ]
 //
@@ -12,32 +12,49 @@
 #pragma once
 
 #include <cstdint>
+#include <iterator>
 
 #include <convgrad/types.hpp>
 
 namespace convgrad::cpu {
 
-/// Results of a tile: rows × columns.
+/// Named after the results of a tile of a 3×3 filter, rows × columns. What a tile is are its
+/// points: 4 or 6 along an axis, whatever the number of taps; 1 along an axis with one tap.
 enum class winograd_tile : std::uint8_t { f2x2, f4x2, f4x4 };
 inline constexpr winograd_tile all_winograd_tiles[] = {
     winograd_tile::f2x2, winograd_tile::f4x2, winograd_tile::f4x4};
 
-inline constexpr int winograd_rows(winograd_tile t) {
-    return t == winograd_tile::f2x2 ? 2 : 4;
+/// Points along an axis (0: rows, 1: columns) of filters with so many taps.
+inline constexpr int winograd_points(winograd_tile t, int axis, int taps) {
+    if (taps == 1) return 1;
+    return t == winograd_tile::f2x2 || (t == winograd_tile::f4x2 && axis == 1) ? 4 : 6;
 }
-inline constexpr int winograd_columns(winograd_tile t) {
-    return t == winograd_tile::f4x4 ? 4 : 2;
+/// Results along an axis.
+inline constexpr int winograd_results(winograd_tile t, int axis, int taps) {
+    return winograd_points(t, axis, taps) - taps + 1;
 }
-inline constexpr int winograd_points(winograd_tile t) {
-    return (winograd_rows(t) + 2) * (winograd_columns(t) + 2);
+/// Filters that have kernels: rows and columns of taps.
+struct winograd_taps {
+    int rows, columns;
+    friend constexpr bool operator==(winograd_taps, winograd_taps) = default;
+};
+inline constexpr winograd_taps all_winograd_taps[] = {{3, 3}, {2, 2}};
+inline constexpr int winograd_shapes = std::size(all_winograd_taps);
+inline constexpr int most_winograd_taps = 9;
+/// Whether a tile has more than one result, and is not another tile too.
+inline constexpr bool winograd_has(winograd_taps taps, winograd_tile t) {
+    return winograd_results(t, 1, taps.columns) > 1
+           && (taps.rows == 1 ? t != winograd_tile::f4x2 : winograd_results(t, 0, taps.rows) > 1);
 }
 /// Results along an axis of a tile that need not have all `m`: `wanted` or a few more. It is
-/// computed from the first finite points, as many as results and one more, and from the last point.
+/// computed from the first finite points, as many as the results and taps need, and from the last
+/// point.
 inline constexpr int winograd_edge(int m, int wanted) {
     return wanted < m / 2 ? m / 2 : wanted;
 }
-inline constexpr bool winograd_edge_has(int m, int results, int point) {
-    return point <= results || point == m + 1;
+inline constexpr int most_winograd_lack = 3;
+inline constexpr bool winograd_edge_has(int points, int taps, int results, int point) {
+    return point < results + taps - 2 || point == points - 1;
 }
 
 /// From positions to points, or (results) back: `tiles` neighbours × `vectors` vectors of channels.
@@ -52,8 +69,8 @@ struct winograd_tile_args {
     dim slot, slot_vector;  // from tile to tile and from vector to vector, on the points' side
 };
 
-/// Filters to points and back: `vectors` vectors that follow each other, of each of nine taps and
-/// of each point.
+/// Filters to points and back: `vectors` vectors that follow each other, of each tap and of each
+/// point.
 struct winograd_filter_args {
     const float *in;
     float *out;
@@ -94,15 +111,22 @@ struct winograd_kernels {
         std::uint64_t (*results)(const winograd_tile_args &args);
     };
     struct transforms {
-        /// By how many rows and columns of results a tile lacks: at most half of them.
-        tile_transforms of[3][3];
+        /// By how many rows and columns of results a tile lacks: about half of them at most.
+        tile_transforms of[most_winograd_lack + 1][most_winograd_lack + 1];
         void (*filters)(const winograd_filter_args &args);
         /// In place if asked to; false if a result is not finite.
         bool (*filter_gradients)(const winograd_filter_args &args);
     };
-    transforms of[3];  // by winograd_tile
+    transforms of[winograd_shapes][3];  // by all_winograd_taps and winograd_tile
 
     [[nodiscard]] dim panel() const { return 2 * dim{lanes}; }
+    /// Null if there are none.
+    [[nodiscard]] const transforms *find(winograd_taps taps, winograd_tile tile) const {
+        for (std::size_t i = 0; i < std::size(all_winograd_taps); ++i)
+            if (all_winograd_taps[i] == taps && winograd_has(taps, tile))
+                return &of[i][static_cast<std::size_t>(tile)];
+        return nullptr;
+    }
 };
 
 /// Null if this build has none for the instruction set.

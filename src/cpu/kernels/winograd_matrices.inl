@@ -1,14 +1,15 @@
-// The matrices of F(M, 3), M even, for the points 0, ±p₁, …, ±p_{M/2} and infinity, in this order.
-// Included inside an anonymous namespace.
+// The matrices of F(m, r), m + r − 1 = P points: 0, ±p₁, …, ±p_{P/2 − 1} and infinity, in this
+// order. Included inside an anonymous namespace.
 
-/// ±1 for 2; for 4 ±5/8 and ±3/2, whose error is less than half of that of ±1 and ±2 (all products
-/// of up to three of them are exact in f32).
-template <int M>
-inline constexpr double winograd_point[M / 2] = {};
+/// ±1 of 4 points; of 6 ±5/8 and ±3/2, whose error is less than half of that of ±1 and ±2 (all
+/// products of up to three of them are exact in f32). One point, of one tap and one result, is
+/// infinity.
+template <int Points>
+inline constexpr double winograd_point[2] = {};
 template <>
-inline constexpr double winograd_point<2>[1] = {1};
+inline constexpr double winograd_point<4>[2] = {1};
 template <>
-inline constexpr double winograd_point<4>[2] = {0.625, 1.5};
+inline constexpr double winograd_point<6>[2] = {0.625, 1.5};
 
 /// Of `Points` points only the first `Finite`, and infinity, are there: an edge of a map has tiles
 /// with fewer results, whose points are some of those of a whole tile.
@@ -28,60 +29,66 @@ struct point_matrix {
     }
 };
 
-/// Finite point `i` of F(M, 3).
-template <int M>
+/// Finite point `i`.
+template <int Points>
 constexpr double finite_point(int i) {
     if (i == 0) return 0;
-    return (i % 2 == 1 ? 1 : -1) * winograd_point<M>[(i - 1) / 2];
+    return (i % 2 == 1 ? 1 : -1) * winograd_point<Points>[(i - 1) / 2];
 }
 
 /// Π (point i − point j) over finite points j ≠ i from `first` to `last` − 1.
-template <int M>
+template <int Points>
 constexpr double distances(int i, int first, int last) {
     double product = 1;
     for (int j = first; j < last; ++j)
-        if (j != i) product *= finite_point<M>(i) - finite_point<M>(j);
+        if (j != i) product *= finite_point<Points>(i) - finite_point<Points>(j);
     return product;
 }
 
-/// Bᵀ of E results: the polynomial whose zeros are all other points, times what G, which divides by
-/// the distances of all points of F(M, 3), has divided by too often.
-template <int M, int E>
-constexpr point_matrix<E + 2, M + 2, E + 1> input_matrix() {
-    point_matrix<E + 2, M + 2, E + 1> b;
-    for (int p = 0; p <= E + 1; ++p) {
-        double c[E + 3] = {1};
-        for (int j = 0, degree = 0; j <= E; ++j) {
+/// Bᵀ of Finite + 1 positions: the polynomial whose zeros are all other points, times what G, which
+/// divides by the distances of all points, has divided by too often.
+template <int Points, int Finite>
+constexpr point_matrix<Finite + 1, Points, Finite> input_matrix() {
+    point_matrix<Finite + 1, Points, Finite> b;
+    for (int p = 0; p <= Finite; ++p) {
+        double c[Finite + 2] = {1};
+        for (int j = 0, degree = 0; j < Finite; ++j) {
             if (j == p) continue;
             ++degree;
-            for (int d = degree; d > 0; --d) c[d] = c[d - 1] - finite_point<M>(j) * c[d];
-            c[0] *= -finite_point<M>(j);
+            for (int d = degree; d > 0; --d) c[d] = c[d - 1] - finite_point<Points>(j) * c[d];
+            c[0] *= -finite_point<Points>(j);
         }
-        const bool infinite = p == E + 1;
-        for (int k = 0; k < E + 2; ++k)
-            b.of[infinite ? M + 1 : p][k] = infinite ? c[k] : c[k] * distances<M>(p, E + 1, M + 1);
+        const bool infinite = p == Finite;
+        for (int k = 0; k <= Finite; ++k)
+            b.of[infinite ? Points - 1 : p][k] =
+                infinite ? c[k] : c[k] * distances<Points>(p, Finite, Points - 1);
     }
     return b;
 }
 
-/// Powers of the points: A (as many columns as results), or G (three), divided by their distances.
-template <int M, int E, int Columns>
-constexpr point_matrix<Columns, M + 2, E + 1> power_matrix(bool divided) {
-    point_matrix<Columns, M + 2, E + 1> a;
-    a.of[M + 1][Columns - 1] = 1;
-    for (int p = 0; p <= E; ++p) {
-        double power = divided ? 1 / distances<M>(p, 0, M + 1) : 1;
-        for (int k = 0; k < Columns; ++k, power *= finite_point<M>(p)) a.of[p][k] = power;
+template <int Points, int Finite>
+inline constexpr auto input_of = input_matrix<Points, Finite>();
+
+/// Powers of the points: A (as many columns as results), or G (as taps), divided by their
+/// distances.
+template <int Points, int Finite, int Columns>
+constexpr point_matrix<Columns, Points, Finite> power_matrix(bool divided) {
+    point_matrix<Columns, Points, Finite> a;
+    a.of[Points - 1][Columns - 1] = 1;
+    for (int p = 0; p < Finite; ++p) {
+        double power = divided ? 1 / distances<Points>(p, 0, Points - 1) : 1;
+        for (int k = 0; k < Columns; ++k, power *= finite_point<Points>(p)) a.of[p][k] = power;
     }
     return a;
 }
 
-/// Tiles of E ≤ M results.
-template <int M, int E = M>
+/// Filters of R taps; tiles of E results, which may be fewer than the points allow.
+template <int Points, int R, int E = Points - R + 1>
 struct matrices {
-    static constexpr auto input = input_matrix<M, E>();
-    static constexpr auto filter = power_matrix<M, M, 3>(true);
-    static constexpr auto result = power_matrix<M, E, E>(false);
+    static constexpr int finite = E + R - 2;
+    static constexpr const auto &input = input_of<Points, finite>;
+    static constexpr auto filter = power_matrix<Points, Points - 1, R>(true);
+    static constexpr auto result = power_matrix<Points, finite, E>(false);
 };
 
 // --- one axis -----------------------------------------------------------------------------------
@@ -246,7 +253,11 @@ template <const auto &E, int I = 0>
 template <const auto &E>
 [[gnu::always_inline]] inline void combine(const V::vec *in, V::vec *out) {
     constexpr int pairs = E.finite / 2;
-    V::vec even[pairs], odd[pairs];
-    pair_up<E>(in, even, odd);
-    combine_columns<E>(in, even, odd, out);
+    if constexpr (E.points == 1) {
+        out[0] = in[0];
+    } else {
+        V::vec even[pairs + 1], odd[pairs + 1];
+        pair_up<E>(in, even, odd);
+        combine_columns<E>(in, even, odd, out);
+    }
 }

@@ -27,7 +27,7 @@ template <const auto &R, const auto &C, int G = 0>
 #pragma GCC unroll 8
         for (int c = 0; c < C.points; ++c)
             if (C.has(c)) V::store_acc(out + (upper * C.points + c) * point, line[c]);
-        if constexpr (R.has(lower)) {
+        if constexpr (lower != upper && R.has(lower)) {
             evaluate<C>(high, line);
 #pragma GCC unroll 8
             for (int c = 0; c < C.points; ++c)
@@ -100,12 +100,13 @@ void transform_filters(const winograd_filter_args &p) {
     for (dim v = 0; v < p.vectors; ++v) {
         const float *in = p.in + v * V::lanes;
         float *out = p.out + v * V::lanes;
-        V::vec half[R.points][3];
-#pragma GCC unroll 4
-        for (int c = 0; c < 3; ++c) {
-            V::vec of[3], made[R.points];
-#pragma GCC unroll 4
-            for (int r = 0; r < 3; ++r) of[r] = V::load_acc(in + (r * 3 + c) * p.tap);
+        V::vec half[R.points][C.columns];
+#pragma GCC unroll 8
+        for (int c = 0; c < C.columns; ++c) {
+            V::vec of[R.columns], made[R.points];
+#pragma GCC unroll 8
+            for (int r = 0; r < R.columns; ++r)
+                of[r] = V::load_acc(in + (r * C.columns + c) * p.tap);
             evaluate<R>(of, made);
 #pragma GCC unroll 8
             for (int r = 0; r < R.points; ++r) half[r][c] = made[r];
@@ -127,25 +128,25 @@ bool combine_filters(const winograd_filter_args &p) {
     for (dim v = 0; v < p.vectors; ++v) {
         const float *in = p.in + v * V::lanes;
         float *out = p.out + v * V::lanes;
-        V::vec half[3][C.points];
+        V::vec half[R.columns][C.points];
 #pragma GCC unroll 8
         for (int c = 0; c < C.points; ++c) {
-            V::vec of[R.points], made[3];
+            V::vec of[R.points], made[R.columns];
 #pragma GCC unroll 8
             for (int r = 0; r < R.points; ++r)
                 of[r] = V::load_acc(in + (r * C.points + c) * p.point);
             combine<R>(of, made);
-#pragma GCC unroll 4
-            for (int r = 0; r < 3; ++r) half[r][c] = made[r];
+#pragma GCC unroll 8
+            for (int r = 0; r < R.columns; ++r) half[r][c] = made[r];
         }
-#pragma GCC unroll 4
-        for (int r = 0; r < 3; ++r) {
-            V::vec made[3];
+#pragma GCC unroll 8
+        for (int r = 0; r < R.columns; ++r) {
+            V::vec made[C.columns];
             combine<C>(half[r], made);
-#pragma GCC unroll 4
-            for (int c = 0; c < 3; ++c) {
+#pragma GCC unroll 8
+            for (int c = 0; c < C.columns; ++c) {
                 watch.add(made[c]);
-                V::store_acc(out + (r * 3 + c) * p.tap, made[c]);
+                V::store_acc(out + (r * C.columns + c) * p.tap, made[c]);
             }
         }
     }
@@ -259,33 +260,56 @@ void winograd_gradient(const winograd_product_args &p, int vectors) {
         product_gradient<gradient_rows, 2>(p);
 }
 
-/// Tiles of A × B results at the points of R × C.
-template <int R, int C, int A, int B>
+/// Tiles of A × B results of filters of S × T taps at R × C points.
+template <int R, int C, int S, int T, int A, int B>
 constexpr winograd_kernels::tile_transforms tiles_of() {
-    return {transform_tiles<matrices<R, A>::input, matrices<C, B>::input>,
-        transform_tiles<matrices<R, A>::result, matrices<C, B>::result>,
-        combine_tiles<matrices<R, A>::result, matrices<C, B>::result>};
+    using rows = matrices<R, S, A>;
+    using columns = matrices<C, T, B>;
+    return {transform_tiles<rows::input, columns::input>,
+        transform_tiles<rows::result, columns::result>,
+        combine_tiles<rows::result, columns::result>};
 }
 
-template <int R, int C, int I = 0, int J = 0>
+/// What an edge may lack of `m` results.
+constexpr int lack(int m) {
+    return m - winograd_edge(m, 1);
+}
+
+template <int R, int C, int S, int T, int I = 0, int J = 0>
 constexpr void fill_tiles(winograd_kernels::transforms &table) {
-    table.of[I][J] = tiles_of<R, C, R - I, C - J>();
-    if constexpr (J < C / 2)
-        fill_tiles<R, C, I, J + 1>(table);
-    else if constexpr (I < R / 2)
-        fill_tiles<R, C, I + 1, 0>(table);
+    constexpr int rows = R - S + 1, columns = C - T + 1;
+    static_assert(lack(rows) <= most_winograd_lack && lack(columns) <= most_winograd_lack);
+    table.of[I][J] = tiles_of<R, C, S, T, rows - I, columns - J>();
+    if constexpr (J < lack(columns))
+        fill_tiles<R, C, S, T, I, J + 1>(table);
+    else if constexpr (I < lack(rows))
+        fill_tiles<R, C, S, T, I + 1, 0>(table);
 }
 
-template <int R, int C>
+template <int R, int C, int S, int T>
 constexpr winograd_kernels::transforms transforms_of() {
     winograd_kernels::transforms table{};
-    fill_tiles<R, C>(table);
-    table.filters = transform_filters<matrices<R>::filter, matrices<C>::filter>;
-    table.filter_gradients = combine_filters<matrices<R>::filter, matrices<C>::filter>;
+    fill_tiles<R, C, S, T>(table);
+    table.filters = transform_filters<matrices<R, S>::filter, matrices<C, T>::filter>;
+    table.filter_gradients = combine_filters<matrices<R, S>::filter, matrices<C, T>::filter>;
     return table;
 }
 
+template <int I = 0>
+constexpr void fill_kernels(winograd_kernels &kernels) {
+    if constexpr (I < 3 * winograd_shapes) {
+        constexpr winograd_taps taps = all_winograd_taps[I / 3];
+        constexpr winograd_tile tile = all_winograd_tiles[I % 3];
+        if constexpr (winograd_has(taps, tile))
+            kernels.of[I / 3][I % 3] = transforms_of<winograd_points(tile, 0, taps.rows),
+                winograd_points(tile, 1, taps.columns), taps.rows, taps.columns>();
+        fill_kernels<I + 1>(kernels);
+    }
+}
+
 constexpr winograd_kernels kernels_for(isa set) {
-    return {set, V::lanes, product_rows_most, gradient_rows, winograd_product, winograd_gradient,
-        {transforms_of<2, 2>(), transforms_of<4, 2>(), transforms_of<4, 4>()}};
+    winograd_kernels kernels{
+        set, V::lanes, product_rows_most, gradient_rows, winograd_product, winograd_gradient, {}};
+    fill_kernels(kernels);
+    return kernels;
 }
