@@ -30,6 +30,7 @@ constexpr dim part_bytes = 1664 << 10;               // of V, Y and sums of a pa
 constexpr dim least_part = 32;                       // tiles
 constexpr dim most_segment = 14, least_segment = 4;  // tiles of a transform
 constexpr dim most_write_rows = 16;                  // input channels, of one plane
+constexpr dim most_taps_inside = 64;                 // of filters that are written as a whole
 constexpr dim apart = 48;  // floats: points must not fall on the same sets of caches
 constexpr double of_data = 10, of_filters = 14;  // see winograd_seconds()
 
@@ -64,7 +65,8 @@ winograd_weights::winograd_weights(const conv::problem &p, const kernel_set &ker
       chunk_(std::min<dim>(64, std::max(ic_padded_, panels_ * panel()))),
       write_rows_(
           map_.sources > 1 && p.ic % most_write_rows != 0 ? dim{kernels.lanes} : most_write_rows),
-      taps_inside_(map_.sources == 1 && taps_side_by_side(p_)),
+      filter_taps_(p.x[0].kernel * p.x[1].kernel * p.x[2].kernel),
+      taps_inside_(taps_side_by_side(p) && filter_taps_ <= most_taps_inside),
       direct_(p_, kernels, nullptr, threads, workspace_limit) {}
 
 winograd_weights::winograd_weights(const conv::problem &p, const kernel_set &kernels,
@@ -164,7 +166,8 @@ dim winograd_weights::scratch_floats() const {
     const dim own = parts_ > 0 ? v_floats() + y_floats() + map_.points * sum_point_ + stage_floats()
                     : all_points_ ? map_.points * own_point_
                                   : 0;
-    return std::max({stage_floats(), own, taps_inside_ ? taps_ * write_rows_ * panel() : 0});
+    return std::max(
+        {stage_floats(), own, taps_inside_ ? filter_taps_ * (write_rows_ + 1) * panel() : 0});
 }
 
 std::size_t winograd_weights::own_bytes(int workers) const {
@@ -245,10 +248,10 @@ void winograd_weights::sum_groups(const conv::buffers &data, char *workspace, di
         });
     }
     if (parts_ > 1)
-        run(taps_ * write_tasks(),
+        run(taps_ * combine_tasks(),
             [&](int, const conv::buffers &, const memory &m, dim index) { add_parts(m, index); });
     if (!all_points_ && parts_ == 0)
-        run(write_tasks(),
+        run(combine_tasks(),
             [&](int, const conv::buffers &, const memory &m, dim index) { combine(m, index); });
     bool finite = true;
     for (dim i = 0; i < last - first; ++i) finite = finite && *memory_of(i).infinite == 0;
@@ -400,6 +403,7 @@ void winograd_weights::combine(const memory &m, dim index) const {
 void winograd_weights::write(
     const conv::buffers &data, const memory &m, int worker, dim index) const {
     const dim at = index % panels_, first = index / panels_ * write_rows_;
+    if (taps_inside_) return write_filters(data, m, first, at, m.of(worker, scratch_floats()));
     const dim size = static_cast<dim>(size_of(p_.out_type));
     const dim rows = std::min(write_rows_, rows_ - first), source = first / p_.ic;
     float *sums = m.sums + (at * ic_padded_ + first) * panel();
@@ -413,7 +417,6 @@ void winograd_weights::write(
                + size
                      * (at * panel() * p_.weights.o + first % p_.ic * p_.weights.i
                          + map_.first_weight(p_.weights, 0, source));
-    if (taps_inside_) return write_filters(sums, rows, at, m.of(worker, scratch_floats()), args);
     args.c_cs = 1;
     args.c_xs = panel();
     args.channels = panel_channels(at);
@@ -432,19 +435,43 @@ void winograd_weights::write(
 
 /// Whole filters, whose taps lie side by side, and as many as follow each other.
 void winograd_weights::write_filters(
-    const float *sums, dim rows, dim at, float *stage, store_args &args) const {
-    const bool inputs_inside = p_.weights.i == taps_;
-    const dim channels = panel_channels(at), inside = inputs_inside ? rows : channels;
-    for (dim i = 0; i < rows; ++i)
-        kernels_.transpose({bytes_at(sums + i * panel()), 4 * sum_point_, taps_, channels, 4,
+    const conv::buffers &data, const memory &m, dim first, dim at, float *stage) const {
+    const dim taps = filter_taps_, size = static_cast<dim>(size_of(p_.out_type));
+    const bool inputs_inside = p_.weights.i == taps;
+    const dim rows = std::min(write_rows_, p_.ic - first), channels = panel_channels(at),
+              inside = inputs_inside ? rows : channels;
+    float *taps_first = stage + taps * rows * panel();  // [tap][channel]
+    for (dim i = 0; i < rows; ++i) {
+        for (dim source = 0; source < map_.sources; ++source)
+            for (dim tap = 0; tap < taps_; ++tap) {
+                const dim row = tap / map_.taps[1], column = tap % map_.taps[1];
+                if (!map_.has(source, row, column)) continue;
+                float *to = taps_first
+                            + (map_.first_weight(p_.weights, 0, source)
+                                  + map_.tap_weight(p_.weights, row, column))
+                                  * panel();
+                if (map_.meets(source, row, column))
+                    std::copy_n(m.sums + tap * sum_point_
+                                    + (at * ic_padded_ + source * p_.ic + first + i) * panel(),
+                        panel(), to);
+                else
+                    std::fill_n(to, panel(), 0.0F);
+            }
+        kernels_.transpose({bytes_at(taps_first), 4 * panel(), taps, channels, 4,
             static_cast<char *>(
-                static_cast<void *>(stage + i * taps_ * (inputs_inside ? 1 : inside))),
-            4 * taps_ * (inputs_inside ? inside : 1)});
+                static_cast<void *>(stage + i * taps * (inputs_inside ? 1 : inside))),
+            4 * taps * (inputs_inside ? inside : 1)});
+    }
+    store_args args{};
+    args.type = p_.out_type;
+    args.accumulate = p_.accumulate;
+    args.out = static_cast<char *>(data.weights)
+               + size * (at * panel() * p_.weights.o + first * p_.weights.i);
     args.c = stage;
-    args.c_cs = taps_ * inside;
+    args.c_cs = taps * inside;
     args.c_xs = args.xs = 1;
     args.channels = inputs_inside ? channels : rows;
-    args.count = taps_ * inside;
+    args.count = taps * inside;
     args.cs = inputs_inside ? p_.weights.o : p_.weights.i;
     kernels_.store(args);
 }
@@ -471,13 +498,13 @@ void winograd_weights::add_part_stages(work_list &list) const {
     const auto sums = batches * static_cast<double>(std::min(write_rows_, rows_) * panel());
     if (parts_ > 1)
         list.stages.push_back(
-            {"sum of parts", taps_ * groups_each_ * write_tasks(), workers_, [=, this](dim, dim) {
+            {"sum of parts", taps_ * groups_each_ * combine_tasks(), workers_, [=, this](dim, dim) {
                  return task_cost{0, 4 * sums * static_cast<double>(parts_), 4 * sums};
              }});
     list.stages.push_back(
         {"gradient", groups_each_ * write_tasks(), workers_, [=, this](dim, dim) {
-             return task_cost{0, 0,
-                 static_cast<double>(taps_) * sums * static_cast<double>(size_of(p_.out_type))};
+             return task_cost{
+                 0, 0, written_taps() * sums * static_cast<double>(size_of(p_.out_type))};
          }});
 }
 
@@ -520,7 +547,7 @@ work_list winograd_weights::work() const {
         [=, this](dim, dim) {
             const auto sums = static_cast<double>(batches * std::min(write_rows_, rows_) * panel());
             return task_cost{all_points_ ? 0 : of_filters * points * sums, 0,
-                static_cast<double>(taps_) * sums * static_cast<double>(size_of(p_.out_type))};
+                written_taps() * sums * static_cast<double>(size_of(p_.out_type))};
         }});
     return list;
 }

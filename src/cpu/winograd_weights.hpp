@@ -58,7 +58,15 @@ private:
     [[nodiscard]] dim product_tasks() const {
         return (all_points_ ? 1 : map_.points) * panels_ * ranges();
     }
-    [[nodiscard]] dim write_tasks() const { return panels_ * div_up(rows_, write_rows_); }
+    /// Each of some rows of one source, or (write, of filters whose taps lie side by side) of all.
+    [[nodiscard]] dim combine_tasks() const { return panels_ * div_up(rows_, write_rows_); }
+    [[nodiscard]] dim write_tasks() const {
+        return panels_ * div_up(taps_inside_ ? p_.ic : rows_, write_rows_);
+    }
+
+    [[nodiscard]] double written_taps() const {  // of a row, by a task
+        return static_cast<double>(taps_inside_ ? filter_taps_ : taps_);
+    }
 
     // Floats.
     [[nodiscard]] dim v_floats() const { return map_.points * v_point_; }
@@ -95,7 +103,8 @@ private:
     void note(const memory &m, bool finite) const;
     void combine(const memory &m, dim index) const;
     void write(const conv::buffers &data, const memory &m, int worker, dim index) const;
-    void write_filters(const float *sums, dim rows, dim at, float *stage, store_args &args) const;
+    void write_filters(
+        const conv::buffers &data, const memory &m, dim first, dim at, float *stage) const;
 
     conv::problem p_;  // of one group
     conv::problem whole_;
@@ -117,6 +126,7 @@ private:
     dim parts_ = 0;            // not 0: tasks sum up that many parts of the tiles
     dim part_tiles_ = 0;
     dim write_rows_;
+    dim filter_taps_;  // of the layer
     dim v_point_ = 0, y_point_ = 0, sum_point_ = 0, own_point_ = 0;
     int workers_ = 1;
     bool taps_inside_;      // the taps of a filter lie side by side
