@@ -44,6 +44,7 @@ private:
     winograd_data(const conv::problem &p, const kernel_set &kernels, winograd_tile tile);
     void set_tiles(dim tiles);
     void choose_rows();
+    [[nodiscard]] double skew() const;
     void choose_blocks();
     bool stream_filters(int threads);
     void choose_chunks();

@@ -74,6 +74,17 @@ void winograd_data::choose_rows() {
     }
 }
 
+/// The largest block of tiles in terms of their mean. Few blocks: those with the edges of a map
+/// have fewer points.
+double winograd_data::skew() const {
+    constexpr dim few = 16;
+    if (blocks_ > few)
+        return static_cast<double>(blocks_ * block_) / static_cast<double>(map_.count);
+    dim most = 0;
+    for (dim b = 0; b < blocks_; ++b) most = std::max(most, map_.points_of(tiles_of(b)));
+    return static_cast<double>(blocks_ * most) / static_cast<double>(map_.all_points());
+}
+
 void winograd_data::choose_blocks() {
     const dim most_rows = winograd_.most_rows;
     const dim filters = 4 * map_.points * in_c_ * roles_.out_c;
@@ -84,8 +95,7 @@ void winograd_data::choose_blocks() {
     const dim first = div_up(map_.count, wanted);
     for (dim n = first; n <= 4 * first + 2 && map_.count / n >= most_rows; ++n) {
         set_tiles(div_up(map_.count, n));
-        const double skew = static_cast<double>(blocks_ * block_) / static_cast<double>(map_.count);
-        if (fair_share(tasks_, skew, threads) >= fair_enough) return;
+        if (fair_share(tasks_, skew(), threads) >= fair_enough) return;
     }
     set_tiles(wanted);
     if (!share_panels(threads)) {
@@ -105,10 +115,9 @@ bool winograd_data::stream_filters(int threads) {
     share_v_ = true;
     panels_each_ = 1;
     set_tiles(streamed_results / (4 * map_.points * panel()));
-    const double skew = static_cast<double>(blocks_ * block_) / static_cast<double>(map_.count);
     const dim transforms = sets() * blocks_ * (in_c_ / least_chunk);
     if (4 * shared_v_floats() <= std::min(most_streamed, 2 * filters) && transforms >= 2 * threads
-        && fair_share_on(tasks_, skew, threads) >= fair_enough)
+        && fair_share_on(tasks_, skew(), threads) >= fair_enough)
         return true;
     share_u_ = true;
     share_v_ = false;
@@ -140,10 +149,9 @@ bool winograd_data::share_panels(int threads) {
         for (dim each = panels_; each >= 1; --each) {
             panels_each_ = each;
             set_tiles(div_up(map_.count, n));
-            const double skew =
-                static_cast<double>(blocks_ * block_) / static_cast<double>(map_.count)
-                * static_cast<double>(panel_blocks_ * each) / static_cast<double>(panels_);
-            const double share = fair_share(tasks_, skew, threads);
+            const double uneven =
+                static_cast<double>(panel_blocks_ * each) / static_cast<double>(panels_);
+            const double share = fair_share(tasks_, skew() * uneven, threads);
             if (share <= best) continue;
             best = share, best_blocks = n, best_panels = each;
             if (share < fair_enough) continue;
@@ -208,9 +216,10 @@ work_list winograd_data::work() const {
              }});
     if (share_v_)
         list.stages.push_back(
-            {"input", sets() * blocks_ * filter_chunks(), workers_, [=, this](dim index, dim) {
-                 const winograd_map::block tiles = tiles_of(index / filter_chunks() % blocks_);
-                 const auto channels = static_cast<double>(chunk_channels(index % filter_chunks()));
+            {"input", sets() * blocks_ * input_chunks(), workers_, [=, this](dim index, dim) {
+                 const winograd_map::block tiles = tiles_of(index / input_chunks() % blocks_);
+                 const auto channels = static_cast<double>(
+                     std::min(input_chunk_, in_c_ - index % input_chunks() * input_chunk_));
                  return task_cost{of_data * channels * static_cast<double>(map_.points_of(tiles)),
                      size * channels * static_cast<double>(map_.rows * map_.columns * tiles.tiles),
                      0};
