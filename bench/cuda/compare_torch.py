@@ -29,14 +29,21 @@ def default_layers():
             for layout in ("ncx", "nxc"):
                 lines.append(f"dw-{name} {mb} {c} 1 1 {size} {k} {s} {k // 2} {t} {layout}")
     dense = [("resnet56", 64, 1, 64, 64, 56, 3, 1), ("resnet28", 64, 1, 128, 128, 28, 3, 1),
-        ("resnet14", 64, 1, 256, 256, 14, 3, 1), ("resnet28s2", 64, 1, 128, 128, 56, 3, 2),
-        ("1x1-56", 64, 1, 256, 64, 56, 1, 1), ("1x1-14", 64, 1, 1024, 256, 14, 1, 1),
-        ("stem", 64, 1, 3, 64, 224, 7, 2), ("resnext56", 64, 32, 4, 4, 56, 3, 1),
-        ("resnext14", 64, 32, 16, 16, 14, 3, 1)]
+        ("resnet14", 64, 1, 256, 256, 14, 3, 1), ("resnet7", 64, 1, 512, 512, 7, 3, 1),
+        ("resnet28s2", 64, 1, 128, 128, 56, 3, 2), ("1x1-56", 64, 1, 256, 64, 56, 1, 1),
+        ("1x1-56b", 64, 1, 64, 256, 56, 1, 1), ("1x1-14", 64, 1, 1024, 256, 14, 1, 1)]
+    stems = [("resnet", 64, 1, 3, 64, 224, 7, 2), ("convnext", 64, 1, 3, 96, 224, 4, 4)]
+    groups = [("resnext56", 64, 32, 4, 4, 56, 3, 1), ("resnext28", 64, 32, 8, 8, 28, 3, 1),
+        ("resnext14", 64, 32, 16, 16, 14, 3, 1), ("resnext7", 64, 32, 32, 32, 7, 3, 1),
+        ("regnet28", 64, 5, 24, 24, 28, 3, 1)]
+    for family, layers in (("dense", dense), ("stem", stems), ("groups", groups)):
+        for name, mb, g, ic, oc, size, k, s in layers:
+            pad = 0 if k == s else k // 2
+            for t in ("f32", "bf16"):
+                for layout in ("ncx", "nxc"):
+                    lines.append(f"{family}-{name} {mb} {g} {ic} {oc} {size} {k} {s} {pad} {t} {layout}")
     for name, mb, g, ic, oc, size, k, s in dense:
-        for t in ("f32", "bf16"):
-            for layout in ("ncx", "nxc"):
-                lines.append(f"{name} {mb} {g} {ic} {oc} {size} {k} {s} {k // 2} {t} {layout}")
+        lines.append(f"tf32-{name} {mb} {g} {ic} {oc} {size} {k} {s} {k // 2} f32 nxc fast")
     return lines
 
 
@@ -75,7 +82,7 @@ def main():
         for key, theirs in measure(line).items():
             algorithm, ms, share, rate = mine[key]
             print(",".join(key) + f",{algorithm},{ms:.4f},{share:.2f},{rate:.1f},{theirs:.4f},{theirs / ms:.2f}", flush=True)
-            family = "depthwise" if key[0].startswith("dw-") else key[0]
+            family = key[0].split("-")[0]
             ratios.setdefault((family, key[1], key[2], key[3]), []).append(theirs / ms)
     for key, all_of in sorted(ratios.items()):
         mean = math.exp(sum(map(math.log, all_of)) / len(all_of))

@@ -6,6 +6,7 @@
 #include "cuda/general.hpp"
 #include "cuda/plan.hpp"
 #include "cuda/sums.hpp"
+#include "cuda/wgmma.hpp"
 
 namespace convgrad::cuda {
 namespace {
@@ -17,6 +18,8 @@ using engines::plan_limits;
 struct algorithm {
     std::string_view name;
     accuracy kept;
+    /// Whether an architecture has what it is made of.
+    bool (*runs_on)(const architecture &on);
     /// Why it cannot compute a problem; empty if it can. Never a matter of speed.
     std::string (*refuse)(const problem &p);
     prediction (*predict)(const problem &p, const architecture &on, const plan_limits &limits);
@@ -29,6 +32,12 @@ std::string refuse_long(const problem &p) {
 }
 std::string refuse_nothing(const problem &) {
     return {};
+}
+bool any(const architecture &) {
+    return true;
+}
+bool has_warpgroups(const architecture &on) {
+    return on.warpgroups;
 }
 template <tile_kind Kind>
 prediction predict(const problem &p, const architecture &on, const plan_limits &limits) {
@@ -43,16 +52,18 @@ std::unique_ptr<const engines::plan> build(
 /// The fewest predicted seconds win. The first row fits bias gradients and nothing else, the last
 /// one every convolution.
 constexpr algorithm algorithms[] = {
-    {"cuda.sums", accuracy::strict, &refuse_sums, &predict_sums, &make_sums_plan},
-    {"cuda.staged", accuracy::strict, &refuse_staged, &predict_staged, &make_staged_plan},
-    {"cuda.depthwise", accuracy::strict, &refuse_depthwise, &predict_depthwise,
+    {"cuda.sums", accuracy::strict, &any, &refuse_sums, &predict_sums, &make_sums_plan},
+    {"cuda.staged", accuracy::strict, &any, &refuse_staged, &predict_staged, &make_staged_plan},
+    {"cuda.depthwise", accuracy::strict, &any, &refuse_depthwise, &predict_depthwise,
         &make_depthwise_plan},
-    {"cuda.dense", accuracy::accurate, &refuse_dense, &predict_dense, &make_dense_plan},
-    {"cuda.narrow", accuracy::strict, &refuse_long, &predict<tile_kind::narrow>,
+    {"cuda.wgmma", accuracy::accurate, &has_warpgroups, &refuse_wgmma, &predict_wgmma,
+        &make_wgmma_plan},
+    {"cuda.dense", accuracy::accurate, &any, &refuse_dense, &predict_dense, &make_dense_plan},
+    {"cuda.narrow", accuracy::strict, &any, &refuse_long, &predict<tile_kind::narrow>,
         &build<tile_kind::narrow>},
-    {"cuda.general", accuracy::strict, &refuse_long, &predict<tile_kind::general>,
+    {"cuda.general", accuracy::strict, &any, &refuse_long, &predict<tile_kind::general>,
         &build<tile_kind::general>},
-    {"cuda.wide", accuracy::strict, &refuse_nothing, &predict<tile_kind::long_index>,
+    {"cuda.wide", accuracy::strict, &any, &refuse_nothing, &predict<tile_kind::long_index>,
         &build<tile_kind::long_index>},
 };
 
@@ -63,8 +74,10 @@ accuracy asked_for(math_mode math) {
 }
 
 /// Why a row is out of the question; empty if it is not.
-std::string refuse(const algorithm &a, const problem &p, const plan_limits &limits) {
+std::string refuse(
+    const algorithm &a, const problem &p, const architecture &on, const plan_limits &limits) {
     if (!limits.only_algorithm.empty() && limits.only_algorithm != a.name) return "not asked for";
+    if (!a.runs_on(on)) return "other instructions than this architecture has";
     if (a.kept > asked_for(p.math)) return "less exact than the math mode asks for";
     if (p.what == conv::pass::backward_bias && a.refuse != &refuse_sums)
         return "computes convolutions only";
@@ -79,7 +92,7 @@ std::unique_ptr<const engines::plan> make_plan(const problem &p, const architect
     prediction least;
     std::size_t leanest = std::numeric_limits<std::size_t>::max();
     for (const algorithm &a : algorithms) {
-        std::string reason = refuse(a, p, limits);
+        std::string reason = refuse(a, p, on, limits);
         prediction predicted;
         if (reason.empty()) {
             predicted = a.predict(p, on, limits);

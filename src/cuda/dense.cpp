@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "cuda/operand.hpp"
+
 namespace convgrad::cuda {
 namespace {
 
@@ -10,7 +12,6 @@ using conv::pass;
 using conv::problem;
 
 constexpr std::size_t alignment = 256;
-constexpr int pack_threads = 128;
 
 wide cover(wide length, wide by) {
     return (length + by - 1) / by;
@@ -76,13 +77,11 @@ public:
         }
         in_.groups = p.groups;
         in_.channels = weights_.channels = in_channels(p);
-        in_.padded = weights_.padded = args_.channels;
+        in_.padded_channels = weights_.padded_channels = args_.channels;
         in_.channel_stride = in.c;
         in_.group_stride = in_channels(p) * in.c;
-        in_.lanes_along_positions = in.c != 1 ? 1 : 0;
         weights_.groups = 1;
         weights_.channel_stride = backward ? p.weights.o : p.weights.i;
-        weights_.lanes_along_positions = weights_.channel_stride != 1 ? 1 : 0;
         in_.positions = weights_.positions = 1;
         for (int d = 0; d < 5; ++d) {
             in_.positions *= in_.lengths[d];
@@ -105,17 +104,14 @@ private:
     /// Whether the tensor lies as packed data would.
     static bool is_packed(const pack_args &a) {
         wide next = a.groups * a.channels;
-        bool all = a.channel_stride == 1 && a.channels == a.padded;
+        bool all = a.channel_stride == 1 && a.channels == a.padded_channels;
         for (int d = 4; d >= 1; --d) {
             all = all && (a.strides[d] == next || a.lengths[d] == 1);
             next *= a.lengths[d];
         }
         return all;
     }
-    void pack(const pack_args &a, const lane &on) const {
-        on.launch(of_type(kernel::dense_pack_f32, problem_.type),
-            cover(a.padded, 32) * cover(a.positions, 32) * a.groups, pack_threads, &a);
-    }
+    void pack(const pack_args &a, const lane &on) const { launch_pack(a, problem_.type, on); }
     void run(const conv::buffers &data, void *workspace, const lane &on) const override {
         dense_args args = args_;
         args.data.in = is_backward(problem_) ? data.dst : data.src;
@@ -151,7 +147,7 @@ private:
 }  // namespace
 
 std::string refuse_dense(const problem &p) {
-    if (p.what == pass::backward_weights) return "a weights gradient";
+    if (p.what == pass::backward_weights) return refuse_dense_weights(p);
     if (!fits_32_bits(p)) return "sizes need 64-bit indices";
     // Products of split values drop what lies below their last bit, which shows in short sums.
     constexpr wide shortest = 8;
@@ -160,7 +156,8 @@ std::string refuse_dense(const problem &p) {
 }
 
 prediction predict_dense(
-    const problem &p, const architecture &on, const engines::plan_limits & /*limits*/) {
+    const problem &p, const architecture &on, const engines::plan_limits &limits) {
+    if (p.what == pass::backward_weights) return predict_dense_weights(p, on, limits);
     prediction made;
     made.workspace = sizes_of(p).all();
     const data_args a = make_data_args(p, dense_rows, dense_columns);
@@ -173,15 +170,19 @@ prediction predict_dense(
     const double depth = taps / phases * static_cast<double>(cover(in_channels(p), deep) * deep);
     const double macs =
         std::max(264.0, static_cast<double>(a.tiles)) * dense_rows * dense_columns * depth;
-    // Shares of the tensor rate: f32 takes three products at half of it.
-    const double rate = on.tensor * (p.type == data_type::f32 ? 0.07 : 0.3);
-    const double packing = static_cast<double>(made.workspace) * 2 / on.memory;
+    // Shares of the tensor rate: f32 takes three products at half of it. On an H200, where `mma`
+    // reaches less of it, as measured.
+    const double share =
+        p.type == data_type::f32 ? (on.warpgroups ? 0.047 : 0.07) : (on.warpgroups ? 0.12 : 0.3);
+    const double rate = on.tensor * share;
+    const double packing = static_cast<double>(made.workspace) * 3 / on.memory;
     made.seconds = 8e-6 + packing + std::max(least_bytes(p) / on.memory, macs / rate);
     return made;
 }
 
 std::unique_ptr<const engines::plan> make_dense_plan(std::string_view name, const problem &p,
     const architecture &on, const engines::plan_limits &limits) {
+    if (p.what == pass::backward_weights) return make_dense_weights_plan(name, p, on, limits);
     return std::make_unique<dense_plan>(name, p, on, predict_dense(p, on, limits));
 }
 

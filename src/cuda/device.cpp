@@ -57,18 +57,27 @@ void load_kernels(device &d) {
                 name_of(which));
         }
     }
+    const auto allow = [&](kernel which, int bytes) {
+        d.check(cu.cuFuncSetAttribute(d.functions[static_cast<std::size_t>(which)],
+                    CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, bytes),
+            name_of(which));
+    };
     // More shared memory than kernels get unasked.
-    for (const data_type type : {data_type::f32, data_type::bf16, data_type::f16}) {
-        const kernel dense = of_type(kernel::dense_data_f32, type);
-        d.check(cu.cuFuncSetAttribute(d.functions[static_cast<std::size_t>(dense)],
-                    CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, dense_shared),
-            name_of(dense));
-    }
+    for (const data_type type : {data_type::f32, data_type::bf16, data_type::f16})
+        allow(of_type(kernel::dense_data_f32, type), dense_shared);
+    for (auto i = static_cast<std::size_t>(kernel::dense_weights_f32);
+         i <= static_cast<std::size_t>(kernel::dense_weights_tf32); ++i)
+        allow(static_cast<kernel>(i), dense_weights_shared);
     for (auto i = static_cast<std::size_t>(kernel::staged_data_k3p_f32);
          i <= static_cast<std::size_t>(kernel::staged_weights_k7s2c_f16); ++i)
-        d.check(cu.cuFuncSetAttribute(d.functions[i],
-                    CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, staged_most_shared),
-            name_of(static_cast<kernel>(i)));
+        allow(static_cast<kernel>(i), staged_most_shared);
+    if (!d.arch.warpgroups) return;
+    for (auto i = static_cast<std::size_t>(kernel::wgmma_data_n32_f32);
+         i <= static_cast<std::size_t>(kernel::wgmma_data_n128_tf32); ++i)
+        allow(static_cast<kernel>(i), wgmma_shared(128, 2));
+    for (auto i = static_cast<std::size_t>(kernel::wgmma_weights_n32_f32);
+         i <= static_cast<std::size_t>(kernel::wgmma_weights_n128_f16); ++i)
+        allow(static_cast<kernel>(i), wgmma_weights_shared);
 }
 
 void make_pool(device &d) {
@@ -120,8 +129,9 @@ const char *name_of(kernel k) {
 
 architecture architecture_of(int major, int minor) {
     // Nominal boards: A100, H200. What is newer is taken for the newest known.
-    if (major == 8) return {major, minor, 9.7e12, 156e12, 1.6e12};
-    return {major, minor, 30e12, 400e12, 4.2e12};
+    if (major == 8) return {major, minor, 9.7e12, 156e12, 1.6e12, false};
+    return {
+        major, minor, 30e12, 400e12, 4.2e12, CONVGRAD_CUDA_WARPGROUPS && major == 9 && minor == 0};
 }
 
 std::string device::title() const {

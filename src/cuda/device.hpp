@@ -35,9 +35,10 @@ inline kernel of_type(kernel f32, data_type type) {
 struct architecture {
     int major = 0, minor = 0;  // compute capability
     // Rates of a nominal device, for predictions.
-    double fma = 0;     // f32 multiply-adds per second
-    double tensor = 0;  // bf16 multiply-adds per second on tensor cores
-    double memory = 0;  // bytes per second
+    double fma = 0;           // f32 multiply-adds per second
+    double tensor = 0;        // bf16 multiply-adds per second on tensor cores
+    double memory = 0;        // bytes per second
+    bool warpgroups = false;  // products of warpgroups, and code for them in this build
 };
 
 /// The nominal description of a compute capability.

@@ -196,7 +196,8 @@ bool fits_32_bits(const problem &p) {
         taps *= a.kernel;
         if (std::max({positions, src, taps}) >= most * 4) return false;
     }
-    return std::max(p.ic, p.oc) < most && taps * std::max(p.ic, p.oc) < most * 4;
+    return std::max(p.ic, p.oc) < most && taps * std::max(p.ic, p.oc) < most * 4
+           && p.groups * taps * std::max(p.ic, p.oc) < most * 8;
 }
 
 data_stride_args to_args(const conv::data_strides &s) {

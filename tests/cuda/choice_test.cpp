@@ -61,13 +61,63 @@ TEST(cuda_choice, few_channels_take_narrow_tiles) {
 }
 
 TEST(cuda_choice, dense_layers_take_tensor_cores_unless_math_is_strict) {
-    for (const pass what : {pass::forward, pass::backward_data}) {
+    for (const pass what : all_passes) {
         problem p = layer(what, 1, 128, 128, 28, 3);
-        EXPECT_EQ(cuda::make_plan(p, hopper, {})->algorithm(), "cuda.dense");
+        EXPECT_EQ(cuda::make_plan(p, ampere, {})->algorithm(), "cuda.dense");
+        EXPECT_EQ(cuda::make_plan(p, hopper, {})->algorithm(), "cuda.wgmma");
         EXPECT_EQ(cuda::make_plan(p, hopper, {})->facts().kept, engines::accuracy::accurate);
         p.math = math_mode::strict;
         EXPECT_EQ(cuda::make_plan(p, hopper, {})->algorithm(), "cuda.general");
     }
+}
+
+TEST(cuda_choice, tf32_is_for_fast_f32_alone) {
+    for (const pass what : all_passes)
+        for (const data_type type : {data_type::f32, data_type::bf16}) {
+            problem p = layer(what, 1, 128, 128, 28, 3);
+            p.type = p.out_type = type;
+            p.math = math_mode::fast;
+            const auto plan = cuda::make_plan(p, hopper, {});
+            EXPECT_EQ(plan->facts().kept == engines::accuracy::fast, type == data_type::f32);
+        }
+}
+
+TEST(cuda_choice, warpgroups_are_hoppers_alone) {
+    const problem p = layer(pass::forward, 1, 128, 128, 28, 3);
+    for (const architecture &on : {ampere, small, cuda::architecture_of(10, 0)})
+        EXPECT_THROW((void)cuda::make_plan(p, on, {.only_algorithm = "cuda.wgmma"}), error);
+}
+
+TEST(cuda_choice, groups_of_few_channels_are_merged) {
+    for (const dim channels : {4, 8, 16}) {
+        const problem p = layer(pass::forward, 32, channels, channels, 14, 3);
+        const auto plan = cuda::make_plan(p, hopper, {});
+        EXPECT_EQ(plan->algorithm(), "cuda.wgmma");
+        EXPECT_NE(plan->describe().find(std::to_string(32 / channels) + " groups merged"),
+            std::string::npos)
+            << plan->describe();
+    }
+}
+
+TEST(cuda_choice, depthwise_layers_go_through_shared_memory) {
+    for (const pass what : all_passes)
+        for (const dim kernel : {3, 5, 7})
+            for (const dim stride : {1, 2})
+                for (const data_layout layout : {data_layout::nxc, data_layout::ncx})
+                    for (const architecture &on : {hopper, ampere, small}) {
+                        const auto plan = cuda::make_plan(
+                            layer(what, 64, 1, 1, 28, kernel, stride, layout), on, {});
+                        EXPECT_EQ(plan->algorithm(), "cuda.staged");
+                        EXPECT_EQ(plan->facts().kept, engines::accuracy::strict);
+                    }
+    // Other kernels and multipliers are not for it.
+    for (const dim kernel : {4, 9}) {
+        const problem p = layer(pass::forward, 64, 1, 1, 28, kernel);
+        EXPECT_THROW((void)cuda::make_plan(p, hopper, {.only_algorithm = "cuda.staged"}), error);
+    }
+    EXPECT_THROW((void)cuda::make_plan(layer(pass::forward, 64, 1, 2, 28, 3), hopper,
+                     {.only_algorithm = "cuda.staged"}),
+        error);
 }
 
 TEST(cuda_choice, sizes_beyond_32_bits_take_long_indices) {

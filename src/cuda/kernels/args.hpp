@@ -186,6 +186,61 @@ struct dense_args {
     std::int32_t channels;       // of a group, padded to 16 bytes
 };
 
+/// Weights gradients on tensor cores: see dense_weights.cu. Channels are those of merged groups.
+struct dense_weights_args {
+    weights_args weights;   // the problem as it is, cut into tiles of merged groups
+    const void *src, *dst;  // channels next to each other
+    data_stride_args src_strides, dst_strides;
+    wide src_group, dst_group;  // strides of merged groups
+    wide groups, merged;        // merged groups, and how many of the problem's each has
+    wide turned_row, small;     // dst as rows of positions: of a channel; from large to small parts
+    std::int32_t ic, oc;
+    std::int32_t tap_pieces;  // 16-byte pieces of a tap's input channels
+};
+
+constexpr int dense_weights_rows = 64, dense_weights_columns = 128, dense_weights_threads = 128,
+              dense_weights_stages = 3;
+constexpr int dense_weights_shared =
+    dense_weights_stages * (dense_weights_rows + dense_weights_columns + 16) * 128;
+
+/// Data passes by products of warpgroups: see wgmma_data.cu. Channels are those of merged groups.
+struct wgmma_args {
+    data_args data;       // the problem as it is, cut into tiles of merged groups
+    const void *in;       // channels next to each other
+    const void *weights;  // [group][out channel][tap][channel]; f32: large parts, then small ones
+    wide in_n, in_x[3], in_group;  // strides
+    wide weights_row;              // of an output channel
+    wide small;                    // from large to small parts
+    wide groups;
+    std::int32_t channels;      // of the sum, padded to 16 bytes
+    std::int32_t out_channels;  // of the output
+    std::int32_t tap_pieces;    // 16-byte pieces of a tap in a line: 1, 2, 4 or 8
+    std::int32_t lines;         // of a tap
+    std::int32_t pairs;         // neighbouring channels may be stored at once
+    std::int32_t plain;         // nothing but the sum is stored
+};
+
+constexpr int wgmma_rows = 128, wgmma_threads = 256, wgmma_stages = 3, wgmma_most_taps = 64;
+/// Bytes of the ring and what aligns it; `copies` of the weights: 2 where they are split.
+constexpr int wgmma_shared(int columns, int copies) {
+    return wgmma_stages * (wgmma_rows + columns * copies) * 128 + 1024;
+}
+
+/// Weights gradients: the most that a block takes.
+constexpr int wgmma_weights_shared = wgmma_stages * 34816 + 1024;
+
+/// Weights as wgmma_args has them, with zeros between merged groups.
+struct merge_args {
+    const void *from;
+    void *to;
+    wide groups, merged;    // merged groups, and how many of the problem's each has
+    wide out, in, taps[3];  // channels of one of the problem's groups
+    wide group_stride, out_stride, in_stride, tap_strides[3];
+    wide padded;  // channels of the sum
+    wide small;   // from large to small parts; 0: large ones only
+    std::int32_t lanes_along_out;
+};
+
 /// Loops that show what a device can do.
 struct peak_args {
     const void *data;
@@ -197,16 +252,22 @@ struct peak_args {
 constexpr int peak_threads = 256, peak_blocks = 8;  // blocks of a multiprocessor
 constexpr int peak_fma_chains = 8, peak_unroll = 16, peak_mma_chains = 8;
 
-/// Packs data or weights for a dense pass; what pads channels is zero.
+/// Packs data or weights for a product; what pads channels or positions is zero.
 struct pack_args {
     const void *from;
     void *to;
     wide lengths[5], strides[5];  // of positions (data) or group, out channel, taps (weights)
     wide groups, group_stride, channels, channel_stride;
-    wide padded;  // channels
+    wide padded_channels;
     wide positions;
+    wide padded_positions;  // where channels are turned to rows of positions
+    wide small;             // likewise: from large to small parts; 0: large ones only
     std::int32_t lanes_along_positions;
+    std::int32_t tile_channels;  // a power of two
 };
+
+constexpr int pack_threads = 256, pack_bits = 12;  // 4096 elements of a tile
+constexpr int pack_fewest_channels = 4, pack_most_channels = 64;
 
 constexpr int dense_rows = 128, dense_columns = 64, dense_threads = 128, dense_stages = 3;
 constexpr int dense_shared = dense_stages * (dense_rows + dense_columns) * 128;

@@ -5,6 +5,7 @@
 // parts, three products, and each chunk's sum is added to the total by a rounded addition: sums
 // inside the tensor unit are cut off, not rounded.
 #include "implicit.cuh"
+#include "tensor.cuh"
 
 namespace convgrad::cuda {
 inline namespace code {  // named: nvcc makes names of unnamed ones from the folder
@@ -12,48 +13,6 @@ inline namespace code {  // named: nvcc makes names of unnamed ones from the fol
 constexpr int rows = dense_rows, columns = dense_columns, threads = dense_threads,
               stages = dense_stages;
 constexpr unsigned line = 128, a_bytes = rows * line, stage_bytes = (rows + columns) * line;
-
-__device__ inline void copy_16(unsigned to, const void *from, bool there) {
-    asm volatile(
-        "cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(there ? 16 : 0));
-}
-
-__device__ inline void load_matrices(unsigned at, unsigned (&r)[4]) {
-    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
-                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
-                 : "r"(at));
-}
-
-template <typename T>
-__device__ inline void multiply(float (&c)[4], const unsigned (&a)[4], const unsigned *b);
-template <>
-__device__ inline void multiply<bf16>(float (&c)[4], const unsigned (&a)[4], const unsigned *b) {
-    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, "
-                 "{%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
-                 : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
-                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
-}
-template <>
-__device__ inline void multiply<f16>(float (&c)[4], const unsigned (&a)[4], const unsigned *b) {
-    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, "
-                 "{%8,%9}, {%0,%1,%2,%3};"
-                 : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
-                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
-}
-template <>
-__device__ inline void multiply<float>(float (&c)[4], const unsigned (&a)[4], const unsigned *b) {
-    asm volatile("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, "
-                 "{%8,%9}, {%0,%1,%2,%3};"
-                 : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
-                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
-}
-
-/// The unit drops the low 13 bits: the large part is rounded here, the small one holds the rest.
-__device__ inline void split(unsigned &large, unsigned &small) {
-    const float x = __uint_as_float(large);
-    large = (large + 0x1000U) & 0xffffe000U;
-    small = __float_as_uint(x - __uint_as_float(large));
-}
 
 struct dense_tile {
     place<int> in[rows];  // packed input of tap 0
@@ -290,50 +249,12 @@ __device__ void dense_product(const dense_args &q) {
     }
 }
 
-/// Tiles of 32 positions by 32 channels of one group, turned in shared memory.
-template <typename T>
-__device__ void pack_tiles(const pack_args &p) {
-    __shared__ T turned[32][34];
-    const int t = static_cast<int>(threadIdx.x), fast = t % 32, slow = t / 32;
-    const wide tiles_c = (p.padded + 31) / 32, tiles_p = (p.positions + 31) / 32;
-    for (wide tile = blockIdx.x; tile < tiles_c * tiles_p * p.groups; tile += gridDim.x) {
-        const wide first_c = tile % tiles_c * 32, group = tile / tiles_c % p.groups,
-                   first_p = tile / tiles_c / p.groups * 32;
-        __syncthreads();
-        for (int i = slow; i < 32; i += 4) {
-            const int dp = p.lanes_along_positions != 0 ? fast : i,
-                      dc = p.lanes_along_positions != 0 ? i : fast;
-            wide rest = first_p + dp,
-                 at = group * p.group_stride + (first_c + dc) * p.channel_stride;
-            const bool there = rest < p.positions && first_c + dc < p.channels;
-            for (int d = 4; d >= 0; --d) {
-                at += rest % p.lengths[d] * p.strides[d];
-                rest /= p.lengths[d];
-            }
-            T v;
-            round_to(v, 0.0f);
-            if (there) v = static_cast<const T *>(p.from)[at];
-            turned[dp][dc] = v;
-        }
-        __syncthreads();
-        for (int i = slow; i < 32; i += 4)
-            if (first_p + i < p.positions && first_c + fast < p.padded)
-                static_cast<T *>(
-                    p.to)[((first_p + i) * p.groups + group) * p.padded + first_c + fast] =
-                    turned[i][fast];
-    }
-}
-
 }  // namespace code
 
 #define CONVGRAD_DENSE(type, T)                                                                    \
     extern "C" __global__ void __launch_bounds__(threads, 2)                                       \
         dense_data_##type(const __grid_constant__ dense_args p) {                                  \
         dense_product<T>(p);                                                                       \
-    }                                                                                              \
-    extern "C" __global__ void __launch_bounds__(128)                                              \
-        dense_pack_##type(const __grid_constant__ pack_args p) {                                   \
-        pack_tiles<T>(p);                                                                          \
     }
 CONVGRAD_DENSE(f32, float)
 CONVGRAD_DENSE(bf16, bf16)

@@ -41,16 +41,33 @@ __device__ inline bool is_finite(float v) {
     return fabsf(v) <= 3.402823466e+38f;
 }
 
-/// Bias, add, previous value, ReLU, rounding: in this order, as on every engine.
+/// Bias, add, previous value, ReLU: in this order, as on every engine.
+template <typename T>
+__device__ inline float finish_sum(
+    const epilogue_args &e, float v, wide channel, wide out_at, wide add_at) {
+    if (e.bias != nullptr) v += to_f32(static_cast<const T *>(e.bias)[channel * e.bias_stride]);
+    if (e.add != nullptr) v += to_f32(static_cast<const T *>(e.add)[add_at]);
+    if (e.accumulate != 0) v += to_f32(static_cast<const T *>(e.out)[out_at]);
+    if (e.relu != 0) v = relu_of(v);
+    return v;
+}
+
+/// The same, rounded and stored.
 template <typename T>
 __device__ inline void store_result(
     const epilogue_args &e, float v, wide channel, wide out_at, wide add_at) {
-    T *out = static_cast<T *>(e.out) + out_at;
-    if (e.bias != nullptr) v += to_f32(static_cast<const T *>(e.bias)[channel * e.bias_stride]);
-    if (e.add != nullptr) v += to_f32(static_cast<const T *>(e.add)[add_at]);
-    if (e.accumulate != 0) v += to_f32(*out);
-    if (e.relu != 0) v = relu_of(v);
-    round_to(*out, v);
+    round_to(static_cast<T *>(e.out)[out_at], finish_sum<T>(e, v, channel, out_at, add_at));
+}
+
+/// Two neighbours, at an address that is aligned for both.
+__device__ inline void store_pair(float *to, const float (&v)[2]) {
+    *reinterpret_cast<float2 *>(to) = make_float2(v[0], v[1]);
+}
+__device__ inline void store_pair(bf16 *to, const bf16 (&v)[2]) {
+    *reinterpret_cast<__nv_bfloat162 *>(to) = __halves2bfloat162(v[0], v[1]);
+}
+__device__ inline void store_pair(f16 *to, const f16 (&v)[2]) {
+    *reinterpret_cast<__half2 *>(to) = __halves2half2(v[0], v[1]);
 }
 
 }  // namespace convgrad::cuda

@@ -5,7 +5,7 @@
 // and a second kernel adds them in a fixed order: no atomics, the same bits on every run.
 #include <type_traits>
 
-#include "device.cuh"
+#include "weights_sum.cuh"
 
 namespace convgrad::cuda {
 inline namespace code {  // named: nvcc makes names of unnamed ones from the folder
@@ -27,39 +27,6 @@ struct weights_tile {
     place<I> positions[2][depth];
     wide dst_at[2][depth];  // -1: beyond the end
 };
-
-/// The sum `v` of one weight over the positions of a part, without the products that padding took
-/// part in.
-template <typename T>
-__device__ __noinline__ float careful_sum(
-    const weights_args &p, wide group, wide row, wide column, wide first, wide last, float v) {
-    wide tap[3], rest = column / p.ic;
-    bool touches = false;
-    for (int d = 2; d >= 0; --d) {
-        tap[d] = rest % p.x[d].kernel * p.x[d].dilation - p.x[d].pad;
-        rest /= p.x[d].kernel;
-        if (tap[d] < 0 || (p.x[d].out - 1) * p.x[d].stride + tap[d] >= p.x[d].in) touches = true;
-    }
-    if (!touches) return v;
-    const T *const src = static_cast<const T *>(p.src), *const dst = static_cast<const T *>(p.dst);
-    v = 0;
-    for (wide i = first; i < last; ++i) {
-        wide n = i, at = (group * p.ic + column % p.ic) * p.src_strides.c,
-             out = (group * p.oc + row) * p.dst_strides.c;
-        bool inside = true;
-        for (int d = 2; d >= 0; --d) {
-            const wide y = n % p.x[d].out, x = y * p.x[d].stride + tap[d];
-            n /= p.x[d].out;
-            inside = inside && x >= 0 && x < p.x[d].in;
-            at += x * p.src_strides.x[d];
-            out += y * p.dst_strides.x[d];
-        }
-        if (inside)
-            v = fmaf(
-                to_f32(src[at + n * p.src_strides.n]), to_f32(dst[out + n * p.dst_strides.n]), v);
-    }
-    return v;
-}
 
 template <typename T, typename I, int BM, int BN, int TM, int TN>
 __device__ void weights_product(const weights_args &p) {
@@ -227,7 +194,7 @@ __device__ void weights_product(const weights_args &p) {
             for (int j = 0; j < TN; ++j)
                 if (first_column + column + j < columns) {
                     if (!is_finite(sum[i][j]))
-                        sum[i][j] = careful_sum<T>(p, group, first_row + row + i,
+                        sum[i][j] = careful_weight<T>(p, group, first_row + row + i,
                             first_column + column + j, first, last, sum[i][j]);
                     to[(first_row + row + i) * columns + first_column + column + j] = sum[i][j];
                 }

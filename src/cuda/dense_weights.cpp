@@ -1,0 +1,247 @@
+// Weights gradients on tensor cores.
+#include <algorithm>
+#include <cstdint>
+
+#include "cuda/dense.hpp"
+#include "cuda/operand.hpp"
+#include "cuda/wgmma.hpp"
+
+namespace convgrad::cuda {
+namespace {
+
+using conv::problem;
+
+wide cover(wide length, wide by) {
+    return (length + by - 1) / by;
+}
+
+wide taps_of(const problem &p) {
+    return p.x[0].kernel * p.x[1].kernel * p.x[2].kernel;
+}
+
+wide positions_of(const problem &p) {
+    return p.mb * p.x[0].dst * p.x[1].dst * p.x[2].dst;
+}
+
+bool is_fast(const problem &p) {
+    return p.type == data_type::f32 && p.math == math_mode::fast;
+}
+
+/// What is computed: the problem of merged groups, in tiles of output channels by taps and input
+/// channels.
+struct shape {
+    bool warpgroups;
+    wide groups;  // merged to one
+    problem merged;
+    operand src, dst;
+    wide rows, columns;            // of a tile
+    wide tiles_m, tiles_n, tiles;  // of one part
+
+    shape(const problem &p, bool by_warpgroups)
+        : warpgroups(by_warpgroups), groups(merged_groups(p)), merged(merge(p, groups)),
+          src(merged, true), dst(merged, false), rows(dense_weights_rows),
+          columns(dense_weights_columns) {
+        const wide oc = merged.oc;
+        if (warpgroups) {
+            columns = wgmma_rows;
+            rows = oc <= 32 ? 32 : oc <= 64 || (oc - 1) % 128 < 64 || is_f32() ? 64 : 128;
+        }
+        tiles_m = cover(oc, rows);
+        tiles_n =
+            cover(taps_of(p) * src.pieces() * 16, columns * static_cast<wide>(size_of(p.type)));
+        tiles = tiles_m * tiles_n * merged.groups;
+    }
+    [[nodiscard]] bool is_f32() const { return merged.type == data_type::f32; }
+    [[nodiscard]] bool is_split() const { return is_f32() && !is_fast(merged); }
+    /// The tensor unit takes f32 by rows along the sum alone.
+    [[nodiscard]] bool turns() const { return warpgroups && is_f32(); }
+    [[nodiscard]] std::size_t dst_bytes() const {
+        return turns() ? dst.turned_bytes(is_split()) : dst.bytes();
+    }
+    /// By the problem alone: enough blocks for a large device, and parts that are worth their sums.
+    [[nodiscard]] wide wanted_parts() const {
+        constexpr wide blocks = 528, shortest = 512;
+        const wide most = std::max<wide>(1, positions_of(merged) / shortest);
+        return std::clamp<wide>(cover(blocks, std::max<wide>(tiles, 1)), 1, most);
+    }
+    /// Sums get what the limit leaves.
+    [[nodiscard]] engines::plan_limits rest(const engines::plan_limits &limits) const {
+        engines::plan_limits left = limits;
+        const std::size_t packed = src.bytes() + dst_bytes();
+        left.workspace = limits.workspace > packed ? limits.workspace - packed : 0;
+        return left;
+    }
+    [[nodiscard]] kernel code() const {
+        const kernel n32 = kernel::wgmma_weights_n32_f32, n64 = kernel::wgmma_weights_n64_f32;
+        if (!warpgroups)
+            return is_fast(merged) ? kernel::dense_weights_tf32
+                                   : of_type(kernel::dense_weights_f32, merged.type);
+        if (is_fast(merged))
+            return rows == 32 ? kernel::wgmma_weights_n32_tf32 : kernel::wgmma_weights_n64_tf32;
+        if (rows == 128)
+            return merged.type == data_type::bf16 ? kernel::wgmma_weights_n128_bf16
+                                                  : kernel::wgmma_weights_n128_f16;
+        return of_type(rows == 32 ? n32 : n64, merged.type);
+    }
+};
+
+class dense_weights_plan final : public plan {
+public:
+    dense_weights_plan(std::string_view name, const problem &p, bool warpgroups,
+        const architecture &on, const prediction &made, const engines::plan_limits &limits)
+        : problem_(p), shape_(p, warpgroups), sums_(p, shape_.wanted_parts(), shape_.rest(limits)) {
+        weights_args &w = args_.weights;
+        w.mb = p.mb;
+        w.groups = p.groups;
+        w.ic = p.ic;
+        w.oc = p.oc;
+        for (std::size_t d = 0; d < 3; ++d) w.x[d] = to_args(p.x[d], false);
+        w.src_strides = to_args(p.src);
+        w.dst_strides = to_args(p.dst);
+        w.taps = taps_of(p);
+        w.positions = positions_of(p);
+        w.parts = sums_.parts();
+        const wide depth = 128 / static_cast<wide>(size_of(p.type));
+        w.part_length = cover(cover(w.positions, w.parts), depth) * depth;
+        w.tiles_m = shape_.tiles_m;
+        w.tiles_n = shape_.tiles_n;
+        w.tiles = shape_.tiles * w.parts;
+        args_.groups = shape_.merged.groups;
+        args_.merged = shape_.groups;
+        args_.ic = static_cast<int>(shape_.merged.ic);
+        args_.oc = static_cast<int>(shape_.merged.oc);
+        args_.tap_pieces = static_cast<int>(shape_.src.pieces());
+        args_.turned_row = shape_.dst.turned_row();
+        args_.small =
+            shape_.is_split() ? args_.turned_row * shape_.merged.groups * shape_.merged.oc : 0;
+        facts_.algorithm = name;
+        facts_.uses = code_for(on);
+        facts_.workspace = made.workspace;
+        facts_.seconds = made.seconds;
+        facts_.kept = is_fast(p) ? engines::accuracy::fast : engines::accuracy::accurate;
+    }
+    [[nodiscard]] std::string describe() const override {
+        const weights_args &w = args_.weights;
+        return "tile " + std::to_string(shape_.rows) + "x" + std::to_string(shape_.columns) + ", "
+               + std::to_string(w.parts) + " parts of " + std::to_string(w.part_length)
+               + " positions"
+               + (shape_.groups > 1 ? ", " + std::to_string(shape_.groups) + " groups merged" : "")
+               + (shape_.src.direct() ? "" : ", src packed first")
+               + (shape_.turns()         ? ", diff_dst turned first"
+                   : shape_.dst.direct() ? ""
+                                         : ", diff_dst packed first");
+    }
+
+private:
+    void run(const conv::buffers &data, void *workspace, const lane &on) const override {
+        dense_weights_args args = args_;
+        args.weights.src = data.src;
+        args.weights.dst = data.dst;
+        args.weights.partial = sums_.partial(workspace);
+        std::byte *const src_room = static_cast<std::byte *>(workspace) + sums_.workspace(),
+                         *const dst_room = src_room + shape_.src.bytes();
+        const operand::place src = shape_.src.read(data.src, src_room, on);
+        args.src = src.data;
+        args.src_strides = src.strides;
+        args.src_group = src.group;
+        if (shape_.turns()) {
+            shape_.dst.turn(data.dst, dst_room, shape_.is_split(), on);
+            args.dst = dst_room;
+        } else {
+            const operand::place dst = shape_.dst.read(data.dst, dst_room, on);
+            args.dst = dst.data;
+            args.dst_strides = dst.strides;
+            args.dst_group = dst.group;
+        }
+        if (shape_.warpgroups)
+            on.launch(
+                shape_.code(), args.weights.tiles, wgmma_threads, &args, wgmma_weights_shared);
+        else
+            on.launch(shape_.code(), args.weights.tiles, dense_weights_threads, &args,
+                dense_weights_shared);
+        sums_.finish(problem_, data, workspace, on);
+    }
+
+    problem problem_;
+    shape shape_;
+    gradient_sums sums_;
+    dense_weights_args args_{};
+};
+
+/// The fewest positions that any weight's sum has, of weights that have some.
+wide fewest_terms(const problem &p) {
+    wide fewest = p.mb;
+    for (const conv::axis &a : p.x) {
+        wide least = a.dst;
+        for (wide k = 0; k < a.kernel; ++k) {
+            // Positions y with 0 <= y·stride + k·dilation - pad < src.
+            const wide from = a.pad - k * a.dilation;
+            const wide first = std::clamp<wide>(from <= 0 ? 0 : cover(from, a.stride), 0, a.dst);
+            const wide behind = a.src + from;
+            const wide last = std::clamp<wide>(behind <= 0 ? 0 : cover(behind, a.stride), 0, a.dst);
+            if (last > first) least = std::min(least, last - first);
+        }
+        fewest *= least;
+    }
+    return fewest;
+}
+
+}  // namespace
+
+std::string refuse_dense_weights(const problem &p) {
+    if (!fits_32_bits(p)) return "sizes need 64-bit indices";
+    // Products of split values drop what lies below their last bit, which shows in short sums.
+    constexpr wide shortest = 8;
+    if (p.type == data_type::f32 && fewest_terms(p) < shortest)
+        return "fewer than 8 positions in a sum";
+    return {};
+}
+
+namespace {
+
+prediction predict_weights(
+    const problem &p, bool warpgroups, const architecture &on, const engines::plan_limits &limits) {
+    prediction made;
+    const shape s(p, warpgroups);
+    const gradient_sums sums(p, s.wanted_parts(), s.rest(limits));
+    made.workspace = sums.workspace() + s.src.bytes() + s.dst_bytes();
+    const double blocks = static_cast<double>(s.tiles * sums.parts());
+    const double macs = static_cast<double>(s.tiles * s.rows * s.columns)
+                        * static_cast<double>(positions_of(p))
+                        * std::max(1.0, 264 / std::max(1.0, blocks));
+    // Shares of the tensor rate, as measured on an H200, whose `mma` reaches less of it than older
+    // ones do; f32 takes three products at half of it.
+    const double older = on.warpgroups ? 1 : 2;
+    const double share = p.type != data_type::f32 ? (warpgroups ? 0.17 : 0.085 * older)
+                         : is_fast(p)             ? (warpgroups ? 0.075 : 0.055 * older)
+                                                  : (warpgroups ? 0.052 : 0.046 * older);
+    double packed = s.src.direct() ? 0 : static_cast<double>(s.src.bytes());
+    if (s.turns() || !s.dst.direct()) packed += static_cast<double>(s.dst_bytes());
+    made.seconds = 1e-5 + (packed * 3 + static_cast<double>(sums.workspace()) * 2) / on.memory
+                   + std::max(least_bytes(p) / on.memory, macs / (on.tensor * share));
+    return made;
+}
+
+}  // namespace
+
+prediction predict_dense_weights(
+    const problem &p, const architecture &on, const engines::plan_limits &limits) {
+    return predict_weights(p, false, on, limits);
+}
+prediction predict_wgmma_weights(
+    const problem &p, const architecture &on, const engines::plan_limits &limits) {
+    return predict_weights(p, true, on, limits);
+}
+
+std::unique_ptr<const engines::plan> make_dense_weights_plan(std::string_view name,
+    const problem &p, const architecture &on, const engines::plan_limits &limits) {
+    return std::make_unique<dense_weights_plan>(
+        name, p, false, on, predict_dense_weights(p, on, limits), limits);
+}
+std::unique_ptr<const engines::plan> make_wgmma_weights_plan(std::string_view name,
+    const problem &p, const architecture &on, const engines::plan_limits &limits) {
+    return std::make_unique<dense_weights_plan>(
+        name, p, true, on, predict_wgmma_weights(p, on, limits), limits);
+}
+
+}  // namespace convgrad::cuda

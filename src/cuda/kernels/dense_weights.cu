@@ -1,0 +1,280 @@
+// Backward weights on tensor cores: output channels by taps and input channels, summed over the
+// positions of a part.
+//
+// Rows of channels, one for each position, go through a ring of stages in shared memory, by
+// asynchronous copies that write zeros where padding is; a thread copies the same tap and channels
+// of each row. f32 is split into two TF32 parts, three products, and each stage's sum is added to
+// the total by a rounded addition. Groups of few channels are merged: what lies between them is
+// computed and not stored.
+#include "positions.cuh"
+#include "tensor.cuh"
+#include "weights_sum.cuh"
+
+namespace convgrad::cuda {
+inline namespace code {  // named: nvcc makes names of unnamed ones from the folder
+
+constexpr int threads = dense_weights_threads, stages = dense_weights_stages,
+              tile_m = dense_weights_rows, tile_n = dense_weights_columns;
+
+template <typename T>
+struct layout {
+    static constexpr int chunk = 16 / sizeof(T), depth = 128 / sizeof(T);  // positions of a stage
+    // Rows are padded so that the eight rows of a fragment lie in different banks.
+    static constexpr unsigned a_row = (tile_m + 8) * sizeof(T), b_row = (tile_n + 8) * sizeof(T),
+                              a_bytes = a_row * depth, stage_bytes = (a_row + b_row) * depth;
+    static constexpr int a_pieces = tile_m / chunk, b_pieces = tile_n / chunk;
+    static constexpr int a_step = threads / a_pieces, b_step = threads / b_pieces;
+    static_assert(stage_bytes * stages <= dense_weights_shared);
+};
+
+/// Fragments of 16 rows by 32 bytes, and of 32 bytes by 16 columns, of matrices whose rows are
+/// terms of the sum.
+template <typename T>
+__device__ inline void load_a(unsigned at, int lane, unsigned (&a)[4]) {
+    constexpr unsigned row = layout<T>::a_row;
+    if constexpr (sizeof(T) == 2) {
+        const unsigned from = at + static_cast<unsigned>((lane & 7) + (lane >> 4) * 8) * row
+                              + static_cast<unsigned>((lane >> 3) & 1) * 16;
+        load_matrices_turned(from, a);
+    } else {
+        const unsigned from =
+            at + static_cast<unsigned>(lane % 4) * row + static_cast<unsigned>(lane / 4) * 4;
+        a[0] = load_word(from);
+        a[1] = load_word(from + 32);
+        a[2] = load_word(from + 4 * row);
+        a[3] = load_word(from + 4 * row + 32);
+    }
+}
+template <typename T>
+__device__ inline void load_b(unsigned at, int lane, unsigned (&b)[4]) {
+    constexpr unsigned row = layout<T>::b_row;
+    if constexpr (sizeof(T) == 2) {
+        const unsigned from = at + static_cast<unsigned>((lane & 7) + ((lane >> 3) & 1) * 8) * row
+                              + static_cast<unsigned>(lane >> 4) * 16;
+        load_matrices_turned(from, b);
+    } else {
+        const unsigned from =
+            at + static_cast<unsigned>(lane % 4) * row + static_cast<unsigned>(lane / 4) * 4;
+        b[0] = load_word(from);
+        b[1] = load_word(from + 4 * row);
+        b[2] = load_word(from + 32);
+        b[3] = load_word(from + 4 * row + 32);
+    }
+}
+
+/// What a thread copies of each stage.
+template <typename T>
+struct weights_copier {
+    using l = layout<T>;
+    const dense_weights_args &q;
+    const position (*positions)[l::depth];
+    unsigned ring;
+    tap_reader<T> reader;
+    const T *dst;  // at this thread's channels
+    bool a_there;
+    int loaded = 0, steps;
+
+    __device__ weights_copier(const dense_weights_args &args, const position (*at)[l::depth],
+        unsigned memory, wide group, wide first_row, wide first_piece, int all_steps)
+        : q(args), positions(at), ring(memory),
+          reader(args, group, first_piece + static_cast<int>(threadIdx.x) % l::b_pieces),
+          steps(all_steps) {
+        const wide row = first_row + static_cast<int>(threadIdx.x) % l::a_pieces * l::chunk;
+        a_there = row < q.oc;
+        dst = static_cast<const T *>(q.dst) + group * q.dst_group + row;
+    }
+
+    __device__ void load() {
+        if (loaded < steps) {
+            const int t = static_cast<int>(threadIdx.x);
+            const unsigned base = ring + static_cast<unsigned>(loaded % stages) * l::stage_bytes;
+            const position *const at = positions[loaded % stages];
+            // Nothing is read where zeros are written.
+#pragma unroll
+            for (int i = 0; i < l::depth / l::a_step; ++i) {
+                const int k = t / l::a_pieces + i * l::a_step;
+                const wide offset = at[k].dst;
+                copy_16(base + static_cast<unsigned>(k) * l::a_row
+                            + static_cast<unsigned>(t % l::a_pieces) * 16,
+                    dst + offset, a_there && offset >= 0);
+            }
+#pragma unroll
+            for (int i = 0; i < l::depth / l::b_step; ++i) {
+                const int k = t / l::b_pieces + i * l::b_step;
+                const position here = at[k];
+                copy_16(base + l::a_bytes + static_cast<unsigned>(k) * l::b_row
+                            + static_cast<unsigned>(t % l::b_pieces) * 16,
+                    reader.src + here.src, reader.is_inside(here));
+            }
+            ++loaded;
+        }
+        asm volatile("cp.async.commit_group;");
+    }
+};
+
+/// Adds the products of a stage to a warp's 32 by 64 sums.
+template <typename T, bool Exact>
+__device__ inline void multiply_stage(
+    float (&sum)[2][8][4], unsigned base, int lane, int warp_m, int warp_n) {
+    using l = layout<T>;
+    constexpr int terms = 32 / sizeof(T);
+    const unsigned a_at = base + static_cast<unsigned>(warp_m * 32) * sizeof(T),
+                   b_at = base + l::a_bytes + static_cast<unsigned>(warp_n * 64) * sizeof(T);
+#pragma unroll
+    for (int k = 0; k < l::depth / terms; ++k) {
+        unsigned a[2][4], a_small[Exact ? 2 : 1][4];
+#pragma unroll
+        for (int i = 0; i < 2; ++i) {
+            load_a<T>(a_at + static_cast<unsigned>(k * terms) * l::a_row
+                          + static_cast<unsigned>(i * 16) * sizeof(T),
+                lane, a[i]);
+#pragma unroll
+            for (int e = 0; e < 4; ++e) {
+                if constexpr (Exact)
+                    split(a[i][e], a_small[i][e]);
+                else if constexpr (sizeof(T) == 4)
+                    a[i][e] = round_tf32(a[i][e]);
+            }
+        }
+#pragma unroll
+        for (int j = 0; j < 8; j += 2) {
+            unsigned b[4], b_small[4];
+            load_b<T>(b_at + static_cast<unsigned>(k * terms) * l::b_row
+                          + static_cast<unsigned>(j * 8) * sizeof(T),
+                lane, b);
+#pragma unroll
+            for (int e = 0; e < 4; ++e) {
+                if constexpr (Exact)
+                    split(b[e], b_small[e]);
+                else if constexpr (sizeof(T) == 4)
+                    b[e] = round_tf32(b[e]);
+            }
+            if constexpr (Exact) {
+#pragma unroll
+                for (int h = 0; h < 2; ++h)
+#pragma unroll
+                    for (int i = 0; i < 2; ++i) multiply<T>(sum[i][j + h], a_small[i], b + 2 * h);
+#pragma unroll
+                for (int h = 0; h < 2; ++h)
+#pragma unroll
+                    for (int i = 0; i < 2; ++i) multiply<T>(sum[i][j + h], a[i], b_small + 2 * h);
+            }
+#pragma unroll
+            for (int h = 0; h < 2; ++h)
+#pragma unroll
+                for (int i = 0; i < 2; ++i) multiply<T>(sum[i][j + h], a[i], b + 2 * h);
+        }
+    }
+}
+
+/// Stores a part's sums where sum_parts looks for them; what lies between merged groups is left.
+template <typename T>
+__device__ inline void store_part(const dense_weights_args &q, const float (&sum)[2][8][4],
+    int lane, wide first_row, wide first_column, wide group, wide part, wide first, wide last) {
+    const weights_args &p = q.weights;
+#pragma unroll
+    for (int j = 0; j < 8; ++j)
+#pragma unroll
+        for (int e = 0; e < 2; ++e) {
+            const weight_place w =
+                find_weight(q, first_column + j * 8 + lane % 4 * 2 + e, layout<T>::chunk);
+            if (!w.there) continue;
+            const wide of = group * q.merged + w.own;
+#pragma unroll
+            for (int i = 0; i < 2; ++i)
+#pragma unroll
+                for (int h = 0; h < 2; ++h) {
+                    const wide row = first_row + i * 16 + lane / 4 + h * 8, o = row - w.own * p.oc;
+                    if (row >= q.oc || o < 0 || o >= p.oc) continue;
+                    float v = sum[i][j][h * 2 + e];
+                    if (!is_finite(v)) v = careful_weight<T, true>(p, of, o, w.k, first, last, v);
+                    p.partial[((part * p.groups + of) * p.oc + o) * p.taps * p.ic + w.k] = v;
+                }
+        }
+}
+
+template <typename T, bool Fast>
+__device__ void weights_product(const dense_weights_args &q) {
+    using l = layout<T>;
+    constexpr bool exact = sizeof(T) == 4 && !Fast;
+    extern __shared__ __align__(128) unsigned char shared_bytes[];
+    __shared__ position positions[stages][l::depth];
+    const unsigned ring = static_cast<unsigned>(__cvta_generic_to_shared(shared_bytes));
+    const weights_args &p = q.weights;
+    const int t = static_cast<int>(threadIdx.x), lane = t % 32, warp = t / 32, warp_m = warp % 2,
+              warp_n = warp / 2;
+    for (wide tile = blockIdx.x; tile < p.tiles; tile += gridDim.x) {
+        wide rest = tile;
+        const wide first_column = rest % p.tiles_n * tile_n;
+        rest /= p.tiles_n;
+        const wide first_row = rest % p.tiles_m * tile_m;
+        rest /= p.tiles_m;
+        const wide group = rest % q.groups, part = rest / q.groups;
+        const wide first = part * p.part_length,
+                   last = first + p.part_length < p.positions ? first + p.part_length : p.positions;
+        const int steps =
+            first < last ? static_cast<int>((last - first + l::depth - 1) / l::depth) : 0;
+        const auto describe = [&](int step) {
+            if (t < l::depth && step < steps)
+                positions[step % stages][t] =
+                    find_position(q, first + static_cast<wide>(step) * l::depth + t, last);
+        };
+        __syncthreads();
+        for (int i = 0; i < stages; ++i) describe(i);
+        __syncthreads();
+        weights_copier<T> copy(
+            q, positions, ring, group, first_row, first_column / l::chunk, steps);
+        float sum[2][8][4];
+#pragma unroll
+        for (int i = 0; i < 2; ++i)
+#pragma unroll
+            for (int j = 0; j < 8; ++j)
+#pragma unroll
+                for (int e = 0; e < 4; ++e) sum[i][j][e] = 0;
+#pragma unroll
+        for (int i = 0; i < stages - 1; ++i) copy.load();
+        for (int step = 0; step < steps; ++step) {
+            asm volatile("cp.async.wait_group %0;" ::"n"(stages - 2));
+            __syncthreads();
+            copy.load();
+            // The positions of this step have been read: those of the one that follows its ring.
+            describe(step + stages);
+            const unsigned base = ring + static_cast<unsigned>(step % stages) * l::stage_bytes;
+            if constexpr (exact) {
+                float some[2][8][4];
+#pragma unroll
+                for (int i = 0; i < 2; ++i)
+#pragma unroll
+                    for (int j = 0; j < 8; ++j)
+#pragma unroll
+                        for (int e = 0; e < 4; ++e) some[i][j][e] = 0;
+                multiply_stage<T, true>(some, base, lane, warp_m, warp_n);
+#pragma unroll
+                for (int i = 0; i < 2; ++i)
+#pragma unroll
+                    for (int j = 0; j < 8; ++j)
+#pragma unroll
+                        for (int e = 0; e < 4; ++e) sum[i][j][e] += some[i][j][e];
+            } else {
+                multiply_stage<T, false>(sum, base, lane, warp_m, warp_n);
+            }
+        }
+        asm volatile("cp.async.wait_group 0;");
+        store_part<T>(q, sum, lane, first_row + warp_m * 32, first_column + warp_n * 64, group,
+            part, first, last);
+    }
+}
+
+}  // namespace code
+
+#define CONVGRAD_WEIGHTS(name, T, fast)                                                            \
+    extern "C" __global__ void __launch_bounds__(threads, 2)                                       \
+        name(const __grid_constant__ dense_weights_args p) {                                       \
+        weights_product<T, fast>(p);                                                               \
+    }
+CONVGRAD_WEIGHTS(dense_weights_f32, float, false)
+CONVGRAD_WEIGHTS(dense_weights_bf16, bf16, false)
+CONVGRAD_WEIGHTS(dense_weights_f16, f16, false)
+CONVGRAD_WEIGHTS(dense_weights_tf32, float, true)
+
+}  // namespace convgrad::cuda

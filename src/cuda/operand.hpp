@@ -1,0 +1,46 @@
+// Tensors as products on tensor cores read them.
+#pragma once
+
+#include "cuda/general.hpp"
+
+namespace convgrad::cuda {
+
+/// Packs on a lane; tiles are chosen here.
+void launch_pack(pack_args pack, data_type type, const lane &on);
+
+/// src or dst of a data pass's input or of a weights gradient, as it lies where channels are next
+/// to each other and pieces of 16 bytes are whole, else packed.
+class operand {
+public:
+    operand(const conv::problem &p, bool is_src);
+
+    /// Of the packed tensor.
+    [[nodiscard]] std::size_t bytes() const { return bytes_; }
+    [[nodiscard]] bool direct() const { return direct_; }
+    /// Of 16 bytes, that hold the channels of a group.
+    [[nodiscard]] wide pieces() const { return pack_.padded_channels / piece_; }
+
+    struct place {
+        const void *data;
+        data_stride_args strides;
+        wide group;  // stride
+    };
+    /// Where and how the tensor is read, packed into `room` if it has to be: where values lie
+    /// changes by that, never what they are.
+    place read(const void *data, void *room, const lane &on) const;
+
+    /// f32 as rows of positions: of a channel, and of all in bytes (both parts, if it is split).
+    [[nodiscard]] wide turned_row() const;
+    [[nodiscard]] std::size_t turned_bytes(bool split) const;
+    void turn(const void *data, void *room, bool split, const lane &on) const;
+
+private:
+    data_type type_;
+    wide channels_, piece_;
+    std::size_t bytes_ = 0;
+    bool direct_ = false;
+    pack_args pack_{};
+    data_stride_args direct_strides_{}, packed_strides_{};
+};
+
+}  // namespace convgrad::cuda

@@ -1,0 +1,236 @@
+#include "cuda/wgmma.hpp"
+
+#include <algorithm>
+#include <cstdint>
+
+#include "cuda/dense.hpp"
+#include "cuda/operand.hpp"
+
+namespace convgrad::cuda {
+namespace {
+
+using conv::pass;
+using conv::problem;
+
+constexpr std::size_t alignment = 256;
+
+wide cover(wide length, wide by) {
+    return (length + by - 1) / by;
+}
+
+bool is_backward(const problem &p) {
+    return p.what == pass::backward_data;
+}
+
+wide taps_of(const problem &p) {
+    return p.x[0].kernel * p.x[1].kernel * p.x[2].kernel;
+}
+
+/// One TF32 product for each product of f32.
+bool is_fast(const problem &p) {
+    return p.type == data_type::f32 && p.math == math_mode::fast;
+}
+bool is_split(const problem &p) {
+    return p.type == data_type::f32 && !is_fast(p);
+}
+
+/// What is computed: the problem of merged groups.
+struct shape {
+    wide groups;  // merged to one
+    problem merged;
+    wide in, out;  // channels
+    operand input;
+    int columns;   // of a tile
+    wide weights;  // elements, of one part
+    std::size_t weights_bytes;
+
+    explicit shape(const problem &p)
+        : groups(merged_groups(p)), merged(merge(p, groups)),
+          in(is_backward(p) ? merged.oc : merged.ic), out(is_backward(p) ? merged.ic : merged.oc),
+          input(merged, !is_backward(p)) {
+        columns = out <= 32 ? 32 : out <= 64 || (out - 1) % 128 < 64 || is_split(p) ? 64 : 128;
+        weights = merged.groups * out * taps_of(p) * channels();
+        const wide bytes = weights * (is_split(p) ? 2 : 1) * static_cast<wide>(size_of(p.type));
+        weights_bytes = static_cast<std::size_t>(cover(bytes, alignment)) * alignment;
+    }
+    [[nodiscard]] std::size_t workspace() const { return input.bytes() + weights_bytes; }
+    /// Of the sum, padded to 16 bytes.
+    [[nodiscard]] wide channels() const {
+        return input.pieces() * 16 / static_cast<wide>(size_of(merged.type));
+    }
+    /// Lines of 128 bytes hold several taps, or a tap takes several lines.
+    [[nodiscard]] wide tap_pieces() const {
+        const wide n = input.pieces();
+        return n <= 2 ? n : n <= 4 ? 4 : 8;
+    }
+    [[nodiscard]] wide lines() const { return cover(input.pieces(), 8); }
+};
+
+kernel kernel_for(const problem &p, int columns) {
+    const kernel rows[] = {
+        kernel::wgmma_data_n32_f32, kernel::wgmma_data_n64_f32, kernel::wgmma_data_n128_f32};
+    const kernel fast[] = {
+        kernel::wgmma_data_n32_tf32, kernel::wgmma_data_n64_tf32, kernel::wgmma_data_n128_tf32};
+    const int which = columns == 32 ? 0 : columns == 64 ? 1 : 2;
+    return is_fast(p) ? fast[which] : of_type(rows[which], p.type);
+}
+
+class wgmma_plan final : public plan {
+public:
+    wgmma_plan(
+        std::string_view name, const problem &p, const architecture &on, const prediction &made)
+        : problem_(p), shape_(p) {
+        const data_args cut = make_data_args(shape_.merged, wgmma_rows, shape_.columns);
+        args_.data = make_data_args(p, wgmma_rows, shape_.columns);
+        args_.data.tiles_m = cut.tiles_m;
+        args_.data.tiles_n = cut.tiles_n;
+        args_.data.tiles = cut.tiles;
+        args_.groups = shape_.merged.groups;
+        args_.channels = static_cast<int>(shape_.channels());
+        args_.out_channels = static_cast<int>(shape_.out);
+        args_.weights_row = taps_of(p) * args_.channels;
+        args_.small = is_split(p) ? shape_.weights : 0;
+        args_.tap_pieces = static_cast<int>(shape_.tap_pieces());
+        args_.lines = static_cast<int>(shape_.lines());
+        set_weights();
+        const conv::data_strides &out = is_backward(p) ? p.src : p.dst;
+        pairs_ = out.c == 1 && shape_.out % 2 == 0 && out.n % 2 == 0 && out.x[0] % 2 == 0
+                 && out.x[1] % 2 == 0 && out.x[2] % 2 == 0;
+        args_.plain = p.bias || p.add || p.accumulate || p.relu ? 0 : 1;
+        facts_.algorithm = name;
+        facts_.uses = code_for(on);
+        facts_.workspace = made.workspace;
+        facts_.seconds = made.seconds;
+        facts_.kept = is_fast(p) ? engines::accuracy::fast : engines::accuracy::accurate;
+    }
+    [[nodiscard]] std::string describe() const override {
+        return "tile " + std::to_string(wgmma_rows) + "x" + std::to_string(shape_.columns) + ", "
+               + std::to_string(args_.data.tiles) + " blocks"
+               + (shape_.groups > 1 ? ", " + std::to_string(shape_.groups) + " groups merged" : "")
+               + (shape_.input.direct() ? "" : ", input packed first");
+    }
+
+private:
+    void set_weights() {
+        const problem &p = problem_;
+        merge_.groups = shape_.merged.groups;
+        merge_.merged = shape_.groups;
+        merge_.out = is_backward(p) ? p.ic : p.oc;
+        merge_.in = is_backward(p) ? p.oc : p.ic;
+        merge_.group_stride = p.weights.g;
+        merge_.out_stride = is_backward(p) ? p.weights.i : p.weights.o;
+        merge_.in_stride = is_backward(p) ? p.weights.o : p.weights.i;
+        wide next = merge_.in;
+        // As they are needed, if nothing is to be split or padded.
+        weights_ready_ = p.type != data_type::f32 && shape_.groups == 1
+                         && merge_.in == args_.channels && merge_.in_stride == 1;
+        for (std::size_t d = 3; d-- > 0;) {
+            merge_.taps[d] = p.x[d].kernel;
+            merge_.tap_strides[d] = p.weights.k[d];
+            weights_ready_ = weights_ready_ && (p.x[d].kernel == 1 || p.weights.k[d] == next);
+            next *= p.x[d].kernel;
+        }
+        weights_ready_ = weights_ready_ && merge_.out_stride == next
+                         && (p.groups == 1 || merge_.group_stride == next * merge_.out);
+        merge_.padded = args_.channels;
+        merge_.small = args_.small;
+        merge_.lanes_along_out = merge_.out_stride < merge_.in_stride ? 1 : 0;
+    }
+    void run(const conv::buffers &data, void *workspace, const lane &on) const override {
+        const auto is_aligned = [](const void *at, std::size_t to) {
+            return reinterpret_cast<std::uintptr_t>(at) % to == 0;
+        };
+        wgmma_args args = args_;
+        args.data.in = is_backward(problem_) ? data.dst : data.src;
+        args.data.weights = data.weights;
+        bind(args.data.end, problem_, data);
+        args.pairs = pairs_ && is_aligned(args.data.end.out, 2 * size_of(problem_.type)) ? 1 : 0;
+        auto *const room = static_cast<std::byte *>(workspace);
+        args.weights = data.weights;
+        if (!weights_ready_ || !is_aligned(data.weights, 16)) {
+            merge_args weights = merge_;
+            weights.from = data.weights;
+            args.weights = weights.to = room + shape_.input.bytes();
+            on.launch(of_type(kernel::merge_weights_f32, problem_.type),
+                weights.groups * taps_of(problem_) * cover(shape_.out, 32)
+                    * cover(weights.padded, 32),
+                pack_threads, &weights);
+        }
+        const operand::place in = shape_.input.read(args.data.in, room, on);
+        args.in = in.data;
+        args.in_n = in.strides.n;
+        std::copy_n(in.strides.x, 3, args.in_x);
+        args.in_group = in.group;
+        on.launch(kernel_for(problem_, shape_.columns), args.data.tiles, wgmma_threads, &args,
+            static_cast<std::size_t>(wgmma_shared(shape_.columns, is_split(problem_) ? 2 : 1)));
+    }
+
+    problem problem_;
+    shape shape_;
+    wgmma_args args_{};
+    merge_args merge_{};
+    bool weights_ready_ = false, pairs_ = false;
+};
+
+}  // namespace
+
+wide merged_groups(const problem &p) {
+    constexpr wide wanted = 32;  // channels
+    wide best = 1;
+    for (wide n = 2; n <= p.groups && n * std::max(p.ic, p.oc) <= wanted; ++n)
+        if (p.groups % n == 0) best = n;
+    return best;
+}
+
+problem merge(const problem &p, wide groups) {
+    problem merged = p;
+    merged.groups /= groups;
+    merged.ic *= groups;
+    merged.oc *= groups;
+    return merged;
+}
+
+std::string refuse_wgmma(const problem &p) {
+    if (p.what == pass::backward_weights) return refuse_dense_weights(p);
+    if (!fits_32_bits(p)) return "sizes need 64-bit indices";
+    if (taps_of(p) > wgmma_most_taps)
+        return "more than " + std::to_string(wgmma_most_taps) + " taps";
+    // Products of split values drop what lies below their last bit, which shows in short sums.
+    constexpr wide shortest = 3;
+    if ((is_backward(p) ? p.oc : p.ic) < shortest) return "fewer than 3 channels in a sum";
+    return {};
+}
+
+prediction predict_wgmma(
+    const problem &p, const architecture &on, const engines::plan_limits &limits) {
+    if (p.what == pass::backward_weights) return predict_wgmma_weights(p, on, limits);
+    prediction made;
+    const shape s(p);
+    made.workspace = s.workspace();
+    const data_args a = make_data_args(s.merged, wgmma_rows, s.columns);
+    double phases = 1;
+    for (const wide n : a.phases) phases *= static_cast<double>(n);
+    // Bytes of lines, which tap after tap come from the second-level cache.
+    const double lines = static_cast<double>(s.lines() * cover(taps_of(p), 8 / s.tap_pieces()))
+                         / phases,
+                 tiles = std::max(264.0, static_cast<double>(a.tiles));
+    const int copies = is_split(p) ? 2 : 1;
+    const double products = is_split(p) ? 6 : is_fast(p) ? 2 : 1;
+    const double macs = tiles * wgmma_rows * s.columns * lines * 128
+                        / static_cast<double>(size_of(p.type)) * products;
+    const double bytes = tiles * (wgmma_rows + s.columns * copies) * lines * 128;
+    const double packing =
+        (s.input.direct() ? 0 : static_cast<double>(s.input.bytes()) * 3 / on.memory);
+    made.seconds = 8e-6 + packing
+                   + std::max({least_bytes(p) / on.memory, macs / (on.tensor * 0.6),
+                       bytes / (on.memory * 0.85)});
+    return made;
+}
+
+std::unique_ptr<const engines::plan> make_wgmma_plan(std::string_view name, const problem &p,
+    const architecture &on, const engines::plan_limits &limits) {
+    if (p.what == pass::backward_weights) return make_wgmma_weights_plan(name, p, on, limits);
+    return std::make_unique<wgmma_plan>(name, p, on, predict_wgmma(p, on, limits));
+}
+
+}  // namespace convgrad::cuda

@@ -1,0 +1,152 @@
+// Products on tensor cores: layers of networks in small, every pass, type, layout and math mode,
+// with the algorithms by name.
+#include <cmath>
+
+#include <convgrad/error.hpp>
+
+#include "cuda/machine.hpp"
+
+namespace convgrad::test {
+namespace {
+
+using conv::pass;
+using conv::problem;
+
+struct layer {
+    dim groups, ic, oc, size, kernel, stride, pad, dilation;
+};
+// Dense with one and several lines of channels and tiles of columns, merged groups of each size,
+// stems, pads larger than the kernel, strides that do not divide.
+constexpr layer layers[] = {{1, 64, 64, 9, 3, 1, 1, 1}, {1, 40, 72, 7, 3, 2, 1, 1},
+    {1, 128, 130, 6, 1, 1, 0, 1}, {1, 200, 24, 5, 1, 2, 0, 1}, {1, 3, 33, 19, 7, 2, 3, 1},
+    {1, 16, 16, 11, 4, 4, 0, 1}, {1, 24, 17, 8, 3, 1, 5, 1}, {1, 9, 8, 10, 3, 1, 2, 2},
+    {8, 4, 4, 9, 3, 1, 1, 1}, {4, 8, 8, 10, 3, 2, 1, 1}, {6, 16, 16, 7, 3, 1, 1, 1},
+    {3, 32, 32, 6, 3, 1, 1, 1}, {5, 4, 8, 8, 5, 1, 2, 1}, {12, 3, 5, 9, 3, 1, 0, 1},
+    {2, 36, 20, 6, 3, 3, 1, 1}};
+constexpr pass all_passes[] = {pass::forward, pass::backward_data, pass::backward_weights};
+constexpr data_type all_types[] = {data_type::f32, data_type::bf16, data_type::f16};
+constexpr std::string_view algorithms[] = {"cuda.wgmma", "cuda.dense"};
+
+template <typename Body>
+void for_each_problem(rng &random, Body &&body) {
+    for (const layer &l : layers)
+        for (const pass what : all_passes)
+            for (const data_type type : all_types)
+                for (const data_layout layout : {data_layout::nxc, data_layout::ncx})
+                    for (const math_mode math : {math_mode::accurate, math_mode::fast}) {
+                        problem p;
+                        p.what = what;
+                        p.type = type;
+                        p.math = math;
+                        p.mb = random.pick<dim>({2, 3, 5});
+                        p.groups = l.groups;
+                        p.ic = l.ic;
+                        p.oc = l.oc;
+                        for (std::size_t d = 1; d < 3; ++d)
+                            p.x[d] = make_axis(l.size + static_cast<dim>(d), l.kernel, l.stride,
+                                l.dilation, l.pad, l.pad);
+                        set_random_extras(random, p);
+                        set_layouts(p, layout,
+                            random.pick(
+                                {weights_layout::oix, weights_layout::xio, weights_layout::gaps}),
+                            random.chance(0.8) ? layout : data_layout::ncx);
+                        body(p);
+                    }
+}
+
+/// Runs an algorithm; false if it does not take the problem.
+bool runs(gpu_bench &gpu, workbench &bench, std::string_view algorithm) {
+    try {
+        EXPECT_EQ(gpu.run(bench, algorithm), algorithm);
+    } catch (const error &e) {
+        EXPECT_EQ(e.code(), error_code::unsupported) << e.what();
+        return false;
+    }
+    return true;
+}
+
+TEST(cuda_products, integers_are_exact) {
+    CONVGRAD_NEEDS_GPU();
+    rng random(17);
+    workbench bench;
+    gpu_bench gpu;
+    std::uint64_t seed = 0, ran[2] = {0, 0};
+    for_each_problem(random, [&](const problem &p) {
+        if (testing::Test::HasFailure()) return;
+        bench.load(p, fill::integers, ++seed);
+        bench.run_reference();
+        for (int i = 0; i < 2; ++i) {
+            if (!runs(gpu, bench, algorithms[i])) continue;
+            ++ran[i];
+            ASSERT_EQ(bench.compare_exact(), "") << algorithms[i];
+        }
+    });
+    if (gpu.device().arch.warpgroups) {
+        EXPECT_GT(ran[0], seed / 2);
+    }
+    EXPECT_GT(ran[1], seed / 2);
+}
+
+TEST(cuda_products, reals_within_bound_and_the_same_bits_on_any_grid) {
+    CONVGRAD_NEEDS_GPU();
+    rng random(18);
+    workbench bench;
+    gpu_bench gpu;
+    std::uint64_t seed = 0;
+    for_each_problem(random, [&](const problem &p) {
+        if (testing::Test::HasFailure()) return;
+        bench.load(p, fill::reals, ++seed);
+        bench.run_reference();
+        // TF32 rounds each operand to 11 bits.
+        leniency allowed;
+        if (p.math == math_mode::fast && p.type == data_type::f32)
+            allowed.product_error = 1.01 * 0x1p-10;
+        for (const std::string_view algorithm : algorithms) {
+            if (!runs(gpu, bench, algorithm)) continue;
+            ASSERT_EQ(bench.compare_bounded(allowed), "") << algorithm;
+            const auto expected = bench.output_bytes();
+            cuda::limit_grids_for_testing(3);
+            gpu.run(bench, algorithm);
+            cuda::limit_grids_for_testing(0);
+            ASSERT_EQ(bench.output_bytes(), expected) << algorithm << ' ' << to_text(p);
+            // Neither does where tensors lie.
+            gpu.misalign(true);
+            gpu.run(bench, algorithm);
+            gpu.misalign(false);
+            ASSERT_EQ(bench.output_bytes(), expected) << algorithm << " misaligned " << to_text(p);
+        }
+    });
+}
+
+// Several parts, blocks and tiles of each kind.
+TEST(cuda_products, layers_of_networks_are_exact) {
+    CONVGRAD_NEEDS_GPU();
+    workbench bench;
+    gpu_bench gpu;
+    std::uint64_t seed = 200;
+    for (const layer &l : {layer{1, 64, 64, 28, 3, 1, 1, 1}, layer{32, 4, 4, 28, 3, 1, 1, 1},
+             layer{1, 3, 64, 56, 7, 2, 3, 1}, layer{1, 256, 192, 14, 1, 1, 0, 1}})
+        for (const pass what : all_passes)
+            for (const data_type type : {data_type::f32, data_type::bf16})
+                for (const data_layout layout : {data_layout::nxc, data_layout::ncx}) {
+                    problem p;
+                    p.what = what;
+                    p.type = type;
+                    p.out_type = data_type::f32;
+                    if (what != pass::backward_weights) p.out_type = type;
+                    p.mb = 4;
+                    p.groups = l.groups;
+                    p.ic = l.ic;
+                    p.oc = l.oc;
+                    for (std::size_t d = 1; d < 3; ++d)
+                        p.x[d] = make_axis(l.size, l.kernel, l.stride, 1, l.pad, l.pad);
+                    set_layouts(p, layout, weights_layout::oix, layout);
+                    bench.load(p, fill::integers, ++seed);
+                    bench.run_reference();
+                    gpu.run(bench);
+                    ASSERT_EQ(bench.compare_exact(), "");
+                }
+}
+
+}  // namespace
+}  // namespace convgrad::test
