@@ -99,10 +99,11 @@ std::string json_string(std::string_view text) {
 
 std::string json_case(const op_case &c) {
     return fmt::format(
-        R"("op": {}, "dtype": {}, "data_format": {}, "weights_format": {}, "problem": {}, "name": {})",
+        R"("op": {}, "dtype": {}, "data_format": {}, "weights_format": {}, "problem": {}, "name": {}, "math": {})",
         json_string(to_string(c.kind)), json_string(to_string(c.type)),
         json_string(to_string(c.data)), json_string(weights_text(c)),
-        json_string(to_text(*c.problem, false)), json_string(c.problem->name));
+        json_string(to_text(*c.problem, false)), json_string(c.problem->name),
+        json_string(to_string(c.on.math)));
 }
 
 std::string json_line(const bench_result &r) {
@@ -158,6 +159,11 @@ void add_bench_options(CLI::App &app, bench_options &options) {
     CLI::Option *plan =
         app.add_flag("--plan", options.plan, "How long the making of each plan takes")
             ->group(instead);
+    CLI::Option *model =
+        app.add_flag("--model", options.model,
+               "Every algorithm that accepts a case: predicted and measured times, and what the "
+               "choice costs")
+            ->group(instead);
     CLI::Option *scan =
         app.add_flag("--scan{1000}", options.scan,
                "N random problems around the selected ones, all types and layouts; flags each case "
@@ -172,6 +178,7 @@ void add_bench_options(CLI::App &app, bench_options &options) {
     // What would have no effect is refused.
     plan->excludes(html)->excludes(cold)->excludes(seconds);
     scan->excludes(html)->excludes(seconds);
+    model->excludes(html)->excludes(cold)->excludes(plan);
     add_output_options(app, options.output);
 }
 
@@ -187,6 +194,7 @@ int run_bench(const bench_options &options) {
     if (!options.html.empty()) train::check_replaceable(options.html);
     if (options.scan == 0) {
         if (options.plan) return run_bench_plan(options, selected.cases);
+        if (options.model) return run_bench_model(options, selected.cases);
         return benchmark(options, selected.cases).run();
     }
     const auto points =
@@ -196,7 +204,8 @@ int run_bench(const bench_options &options) {
                 "(--allow-empty accepts that)\n");
         return select.allow_empty ? 0 : 1;
     }
-    return options.plan ? run_bench_plan(options, points) : run_bench_scan(options, points);
+    if (options.plan) return run_bench_plan(options, points);
+    return options.model ? run_bench_model(options, points) : run_bench_scan(options, points);
 }
 
 }  // namespace convgrad::cli

@@ -20,6 +20,7 @@ struct bench_options {
     bool cold = false;
     double seconds = 0.3;  // for each case, at least
     bool plan = false;     // measure the making of plans instead
+    bool model = false;    // measure every algorithm, and compare with what is predicted
     int scan = 0;          // number of random problems around the selected ones; 0: no scan
     std::uint64_t seed = 1;
 };
@@ -59,7 +60,8 @@ void add_bench_options(CLI::App &app, bench_options &options);
 /// Exit status: 0, or 1 if a case could not be run.
 int run_bench(const bench_options &options);
 
-/// What --plan and --scan do instead, on the selected cases.
+/// What --plan, --model and --scan do instead, on the selected cases.
+int run_bench_model(const bench_options &options, const std::vector<op_case> &cases);
 int run_bench_plan(const bench_options &options, const std::vector<op_case> &cases);
 int run_bench_scan(const bench_options &options, const std::vector<op_case> &points);
 

@@ -1,5 +1,8 @@
 #include "explain.hpp"
 
+#include <algorithm>
+#include <limits>
+
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
@@ -39,6 +42,16 @@ std::string limit_text(const limit &l) {
                              : fmt::format("memory: {}, against {}", memory, compute);
 }
 
+std::string_view accuracy_name(engines::accuracy kept) {
+    constexpr std::string_view names[] = {"strict", "accurate", "fast"};
+    return names[static_cast<std::size_t>(kept)];
+}
+
+std::string accuracy_text(engines::accuracy kept, double error) {
+    if (error == 0) return std::string(accuracy_name(kept));
+    return fmt::format("{}; rms error {:.2f} of a plain f32 sum's", accuracy_name(kept), error);
+}
+
 /// Everything about one case.
 struct explanation {
     op_case what;
@@ -50,25 +63,42 @@ struct explanation {
     int bound_threads;  // this machine's, if the case asks for more than it has
     cpu::work_cut cut;
     int threads;
+    math_mode math;
 };
+
+/// Those that could have run first, the fastest of them before the others.
+void sort_by_speed(std::vector<engines::verdict> &verdicts) {
+    std::ranges::stable_sort(verdicts, {}, [](const engines::verdict &v) {
+        return v.seconds > 0 ? v.seconds : std::numeric_limits<double>::infinity();
+    });
+}
 
 explanation examine(const op_case &c, engine_cache &engines, machine_peaks &peaks) {
     const engine &on = engines.get(c.on);
     engine_choice here = c.on;
     here.threads = std::min(on.threads(), cpu::available_cores());
-    explanation e{c, make_call(c, false), {}, {}, {}, {}, here.threads, {}, on.threads()};
+    explanation e{
+        c, make_call(c, false), {}, {}, {}, {}, here.threads, {}, on.threads(), on.math()};
     e.bound = peaks.limit_of(e.call, engines.get(here));
     if (c.on.kind == engine_kind::cuda) {
         e.where = fmt::format("{}, math {}", on.get().backend->name(), to_string(on.math()));
         e.plan = any_plan_of(e.call, on, &e.refusals);
+        sort_by_speed(e.refusals);
         return e;
     }
     e.where = fmt::format("{}, {} threads, math {}", to_string(on.instruction_set()), on.threads(),
         to_string(on.math()));
     std::unique_ptr<const cpu::plan> plan = plan_of(e.call, on, &e.refusals);
+    sort_by_speed(e.refusals);
     e.cut = plan->cut(on.threads());
     e.plan = std::move(plan);
     return e;
+}
+
+/// "fast 1.53": the class, and the error in terms of a plain f32 sum's where it is measured.
+std::string short_accuracy(const engines::verdict &r) {
+    if (r.error == 0) return std::string(accuracy_name(r.kept));
+    return fmt::format("{} {:.2f}", accuracy_name(r.kept), r.error);
 }
 
 /// "2 / 2.5 / 3", or one number where all are equal.
@@ -113,21 +143,26 @@ std::string json_text(const explanation &e) {
             json_spread("tasks_per_thread", s.tasks_per_thread), json_spread("seconds", s.seconds),
             json_spread("read_bytes", s.read), json_spread("written_bytes", s.written));
     for (const engines::verdict &r : e.refusals)
-        refused += fmt::format(R"({}{{"algorithm": {}, "isa": {}, "reason": {}}})",
-            refused.empty() ? "" : ", ", json_string(r.algorithm), json_string(r.uses),
-            json_string(r.reason));
+        refused += fmt::format(
+            R"({}{{"algorithm": {}, "isa": {}, "predicted_seconds": {:.6g}, "accuracy": "{}", )"
+            R"("error": {:.3g}, "reason": {}}})",
+            refused.empty() ? "" : ", ", json_string(r.algorithm), json_string(r.uses), r.seconds,
+            accuracy_name(r.kept), r.error, json_string(r.reason));
     return fmt::format(
         R"({{"op": {}, "dtype": {}, "data_format": {}, "weights_format": {}, "problem": {}, "name": {}, )"
-        R"("isa": {}, "algorithm": {}, "threads": {}, "blocks": {}, "workspace": {}, "gflop": {:.6g}, )"
+        R"("isa": {}, "algorithm": {}, "predicted_seconds": {:.6g}, "accuracy": "{}", )"
+        R"("error": {:.3g}, "math": "{}", "threads": {}, "blocks": {}, "workspace": {}, "gflop": {:.6g}, )"
         R"("bytes": {:.6g}, "limit": "{}", "balance": {:.4f}, "seconds": {:.6g}, "parts": {}, )"
         R"("parts_bytes": {:.6g}, "worthwhile_threads": {}, "stages": [{}], "refused": [{}]}})",
         json_string(to_string(e.what.kind)), json_string(to_string(e.what.type)),
         json_string(to_string(e.what.data)), json_string(weights_text(e.what)),
         json_string(to_text(*e.what.problem, false)), json_string(e.what.problem->name),
-        json_string(e.plan->facts().uses), json_string(e.plan->algorithm()), e.threads,
-        json_string(e.plan->describe()), e.plan->workspace(), e.bound.flops * 1e-9, e.bound.bytes,
-        e.bound.compute_bound() ? "compute" : "memory", e.cut.balance(), e.cut.elapsed_seconds(),
-        e.cut.parts, e.cut.parts_bytes, e.cut.worthwhile, stages, refused);
+        json_string(e.plan->facts().uses), json_string(e.plan->algorithm()),
+        e.plan->facts().seconds, accuracy_name(e.plan->facts().kept), e.plan->facts().error,
+        to_string(e.math), e.threads, json_string(e.plan->describe()), e.plan->workspace(),
+        e.bound.flops * 1e-9, e.bound.bytes, e.bound.compute_bound() ? "compute" : "memory",
+        e.cut.balance(), e.cut.elapsed_seconds(), e.cut.parts, e.cut.parts_bytes, e.cut.worthwhile,
+        stages, refused);
 }
 
 void print_text(const explanation &e) {
@@ -141,11 +176,14 @@ void print_text(const explanation &e) {
     t.column("").column("");
     t.row({"pass", fmt::format("{}, {} outputs of {} products each", pass_name(call.problem.what),
                        call.elements_of(call.output), terms_of(call.problem))});
+    const engines::plan_facts &facts = e.plan->facts();
     t.row({"engine", e.where});
-    t.row({"algorithm", fmt::format("{}, {}", e.plan->algorithm(), e.plan->facts().uses)});
+    t.row({"algorithm", fmt::format("{}, {}", e.plan->algorithm(), facts.uses)});
+    t.row({"accuracy", accuracy_text(facts.kept, facts.error)});
+    t.row({"predicted",
+        fmt::format("{:.3g} ms{}", facts.seconds * 1e3,
+            c.on.kind == engine_kind::cpu ? " on one thread of a nominal core" : "")});
     t.row({"blocks", e.plan->describe()});
-    if (c.on.kind == engine_kind::cuda)
-        t.row({"predicted", fmt::format("{:.3g} ms", e.plan->facts().seconds * 1e3)});
     t.row({"workspace", bytes_text(static_cast<double>(e.plan->workspace()))});
     t.row({"work", fmt::format("{:.4g} GFLOP, {} of tensors, {:.3g} FLOP per byte", l.flops * 1e-9,
                        bytes_text(l.bytes), l.flops / l.bytes)});
@@ -156,9 +194,14 @@ void print_text(const explanation &e) {
     if (c.on.kind == engine_kind::cpu) print_cut(e.cut);
 
     table others;
-    others.column("other algorithms").column("isa").column("why not");
-    for (const engines::verdict &r : e.refusals)
-        others.row({std::string(r.algorithm), std::string(r.uses), r.reason});
+    others.column("other algorithms").column("isa").column("predicted ms", align::right);
+    others.column("accuracy").column("why not");
+    for (const engines::verdict &r : e.refusals) {
+        const bool weighed = r.seconds > 0;
+        others.row({std::string(r.algorithm), std::string(r.uses),
+            weighed ? fmt::format("{:.3g}", r.seconds * 1e3) : "", weighed ? short_accuracy(r) : "",
+            r.reason});
+    }
     if (!others.empty()) put("\n{}", others.text(2));
 }
 

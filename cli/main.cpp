@@ -59,6 +59,8 @@ constexpr const char *bench_examples = R"(Examples:
   convgrad bench --deconv mb32ic256ih8oc128kh4sh2ph1 --isa all --cold
   convgrad bench --plan --batch shapes.txt --dtype all
       how long it takes to make plans
+  convgrad bench --model --batch shapes.txt --threads 1
+      every algorithm that can run a layer: predicted and measured times
   convgrad bench --scan=500 --threads 1
       500 random problems around training shapes: is one far slower than its neighbours?
 

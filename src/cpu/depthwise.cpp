@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "conv/simplify.hpp"
+#include "cpu/fits.hpp"
 #include "cpu/tasks.hpp"
 #include "cpu/workspace_limit.hpp"
 
@@ -17,11 +18,11 @@ constexpr dim tasks_per_thread = 8;
 
 }  // namespace
 
-std::string refuse_depthwise(const conv::problem &p) {
-    if (p.ic != 1 || p.oc != 1) return "more than one channel per group";
+bool fits_depthwise(const conv::problem &p, std::string *why) {
+    if (p.ic != 1 || p.oc != 1) return refuse(why, "more than one channel per group");
     if (p.src.c != 1 || p.dst.c != 1 || (p.add && p.add_strides.c != 1))
-        return "channels do not lie side by side";
-    return {};
+        return refuse(why, "channels do not lie side by side");
+    return true;
 }
 
 depthwise_data::depthwise_data(

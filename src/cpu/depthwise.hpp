@@ -18,8 +18,8 @@
 
 namespace convgrad::cpu {
 
-/// What the depthwise drivers need of a problem; empty: they can run it.
-std::string refuse_depthwise(const conv::problem &p);
+/// Whether the depthwise drivers can run a problem; if not, `why` (optional) says what they need.
+bool fits_depthwise(const conv::problem &p, std::string *why);
 
 /// Forward and backward data.
 class depthwise_data {

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "conv/simplify.hpp"
+#include "cpu/fits.hpp"
 #include "cpu/tiled.hpp"
 
 namespace convgrad::cpu {
@@ -22,14 +23,13 @@ void padding_of(const axis_walk &walk, const axis_patch::segment &s, dim &before
 
 }  // namespace
 
-std::string refuse_planes(const conv::problem &p) {
-    if (p.ic != 1) return "more than one input channel per group";
+bool fits_planes(const conv::problem &p, std::string *why) {
+    if (p.ic != 1) return refuse(why, "more than one input channel per group");
     if (p.oc > most_multiplier)
-        return "more than " + std::to_string(most_multiplier) + " output channels per group";
-    const conv::problem s = conv::simplify(p);
-    if (s.src.x[2] != 1 || s.dst.x[2] != 1 || (s.add && s.add_strides.x[2] != 1))
-        return "columns do not lie side by side";
-    return {};
+        return refuse(why, "more than ", most_multiplier, " output channels per group");
+    if (p.src.x[2] != 1 || p.dst.x[2] != 1 || (p.add && p.add_strides.x[2] != 1))
+        return refuse(why, "columns do not lie side by side");
+    return true;
 }
 
 dim plane_layout::copy_floats() const {

@@ -20,8 +20,9 @@
 
 namespace convgrad::cpu {
 
-/// What the plane drivers need of a problem; empty: they can run it.
-std::string refuse_planes(const conv::problem &p);
+/// Whether the plane drivers can run a (simplified) problem; if not, `why` (optional) says what
+/// they need.
+bool fits_planes(const conv::problem &p, std::string *why);
 
 /// How tiles of planes lie in a copy.
 struct plane_layout {

@@ -18,9 +18,12 @@
 
 namespace convgrad::cpu {
 
-/// Why a problem cannot, or (unless `asked` for) had better not run in this form with `kernels`;
-/// empty if it should.
-std::string refuse_folded(const conv::problem &p, const kernel_set &kernels, bool asked);
+/// Whether a (simplified) problem can run in this form; if not, `why` (optional) tells.
+bool fits_folded(const conv::problem &p, std::string *why);
+/// Taps of a row that meet in one sum.
+dim folded_taps(const conv::problem &p);
+/// Groups that share a block on the matrix engine, of `taps` taps in a row.
+dim folded_groups(const conv::problem &p, dim taps);
 
 class folded_data {
 public:

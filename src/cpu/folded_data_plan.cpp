@@ -1,6 +1,7 @@
 // Choice of blocks for folded_data. Nothing here changes the order of a sum.
 #include <algorithm>
 
+#include "cpu/fits.hpp"
 #include "cpu/folded_data.hpp"
 #include "cpu/tiled.hpp"
 #include "cpu/workspace_limit.hpp"
@@ -11,8 +12,6 @@ namespace {
 constexpr dim patch_target = 192 << 10;  // of a task
 constexpr dim c_target = 16 << 10;       // results of a piece of a row
 constexpr dim most_tasks = dim{1} << 30;
-constexpr dim weights_most = 256 << 10;  // of a group; all of them stay packed
-constexpr dim channels_most = 8;         // beyond, a run of channels is long enough as it is
 
 /// Taps that meet the input nowhere are not listed; those between two others are needed here.
 void fill_gaps(axis_walk &walk) {
@@ -48,36 +47,18 @@ dim groups_of_block(const data_roles &roles, dim groups, dim taps) {
 
 }  // namespace
 
-std::string refuse_folded(const conv::problem &p, const kernel_set &kernels, bool asked) {
-    if (p.what == conv::pass::backward_weights) return "a weights gradient";
-    if (p.x[2].dilation > 1 && p.x[2].kernel > 1) return "taps along a row lie apart";
-    if (asked) return {};
-    const data_roles roles(p);
-    const dim weights = p.ic * p.oc * p.x[0].kernel * p.x[1].kernel * p.x[2].kernel;
-    if (weights > weights_most) return "too many weights to keep";
-    const dim taps = div_up(p.x[2].kernel, roles.forward ? 1 : p.x[2].stride);
-    if (!kernels.tiles()) {
-        if (taps > 1 && roles.in_c <= channels_most) return {};
-        return "no need: " + std::to_string(roles.in_c) + " channels, " + std::to_string(taps)
-               + " taps in a row";
-    }
-    // Cycles for one position, one row of taps and one group: tiles of 16 cycles hold 16 positions,
-    // a vector unit does two products a cycle.
-    const double products = kernels.parts == 1 ? 1 : kernels.parts == 2 ? 4 : 6;
-    const dim together = groups_of_block(roles, p.groups, taps);
-    // Splitting costs more than small groups save, and f32 would be less exact than a plain sum:
-    // six roundings for each tile of 32 products, of which an output's own group has its share.
-    if (kernels.parts > 1 && together > 1)
-        return "parts of " + std::to_string(together)
-               + " groups in a tile cost more than they save";
-    const double folded = products * block_cost(roles, taps, together);
-    const double tiled =
-        products * static_cast<double>(taps * div_up(roles.in_c, 32) * div_up(roles.out_c, 16));
-    const double vectors = static_cast<double>(taps * roles.in_c * div_up(roles.out_c, 16))
-                           / (p.type == data_type::bf16 ? 4 : 2);
-    if (1.3 * folded > tiled) return "no need: tiles are full as it is";
-    if (1.25 * folded > vectors) return "most of a tile would be empty";
-    return {};
+bool fits_folded(const conv::problem &p, std::string *why) {
+    if (p.what == conv::pass::backward_weights) return refuse(why, "a weights gradient");
+    if (p.x[2].dilation > 1 && p.x[2].kernel > 1) return refuse(why, "taps along a row lie apart");
+    return true;
+}
+
+dim folded_taps(const conv::problem &p) {
+    return div_up(p.x[2].kernel, p.what == conv::pass::forward ? 1 : p.x[2].stride);
+}
+
+dim folded_groups(const conv::problem &p, dim taps) {
+    return groups_of_block(data_roles(p), p.groups, taps);
 }
 
 folded_data::folded_data(const conv::problem &p, const kernel_set &kernels, const kernel_set *exact,

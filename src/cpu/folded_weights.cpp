@@ -10,6 +10,7 @@
 #include <cstring>
 
 #include "cpu/element.hpp"
+#include "cpu/fits.hpp"
 #include "cpu/tasks.hpp"
 #include "cpu/tiled.hpp"
 #include "cpu/workspace_limit.hpp"
@@ -19,7 +20,6 @@ namespace {
 
 constexpr dim dst_target = 32 << 10;  // of a tile
 constexpr dim partials_most = 6 << 20;
-constexpr dim channels_most = 8;
 constexpr dim most_width = 64;  // of a panel, any instruction set
 
 template <typename T>
@@ -48,24 +48,10 @@ struct folded_weights::scratch {
     dim *runs;  // two lists
 };
 
-std::string refuse_folded_weights(const conv::problem &p, bool asked) {
-    if (p.what != conv::pass::backward_weights) return "not a weights gradient";
-    if (p.x[2].dilation > 1 && p.x[2].kernel > 1) return "taps along a row lie apart";
-    if (asked) return {};
-    if (p.ic > channels_most || p.x[2].kernel == 1)
-        return "no need: " + std::to_string(p.ic) + " channels, " + std::to_string(p.x[2].kernel)
-               + " taps in a row";
-    return {};
-}
-
-bool folding_beats_pairs(const conv::problem &p, const kernel_set &kernels) {
-    if (p.ic == 0 || p.oc == 0) return false;  // nothing to multiply
-    const dim columns = div_up(p.oc, kernels.lanes), panels = div_up(columns, kernels.max_vectors);
-    const dim vectors = div_up(columns, panels), rows = p.x[2].kernel * p.ic;
-    const dim blocks = div_up(rows, kernels.max_m[vectors]);
-    const double folded = static_cast<double>(blocks) * step_cost(div_up(rows, blocks), vectors);
-    const double pairs = static_cast<double>(p.x[2].kernel) * step_cost(p.ic, vectors) / 2;
-    return folded < pairs;
+bool fits_folded_weights(const conv::problem &p, std::string *why) {
+    if (p.what != conv::pass::backward_weights) return refuse(why, "not a weights gradient");
+    if (p.x[2].dilation > 1 && p.x[2].kernel > 1) return refuse(why, "taps along a row lie apart");
+    return true;
 }
 
 folded_weights::folded_weights(

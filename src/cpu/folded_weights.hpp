@@ -15,13 +15,8 @@
 
 namespace convgrad::cpu {
 
-/// Why a problem cannot, or (unless `asked` for) had better not run in this form; empty if it
-/// should.
-std::string refuse_folded_weights(const conv::problem &p, bool asked);
-
-/// Whether a bf16 gradient takes fewer cycles in this form than tap by tap with products of pairs,
-/// whose blocks are as low as there are channels.
-bool folding_beats_pairs(const conv::problem &p, const kernel_set &kernels);
+/// Whether a (simplified) problem can run in this form; if not, `why` (optional) tells.
+bool fits_folded_weights(const conv::problem &p, std::string *why);
 
 class folded_weights {
 public:

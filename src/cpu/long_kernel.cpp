@@ -20,7 +20,6 @@ namespace convgrad::cpu {
 namespace {
 
 /// Beyond, lists of taps take more than some 8 MB, and making them more than some 10 ms.
-constexpr double most_listed = 1 << 16;
 constexpr dim tile_lanes = 128, block_terms = 64, block_rows = 56;
 constexpr int vectors = 2;
 
@@ -84,13 +83,6 @@ struct long_kernel::task {
     dim at[3];  // lane; of the last axis the first one
     dim count;  // lanes of the last axis
 };
-
-std::string refuse_long(const conv::problem &p, bool asked) {
-    double taps = 1;
-    for (const conv::axis &a : p.x) taps *= static_cast<double>(a.kernel);
-    if (asked || taps > most_listed) return {};
-    return "no need: " + std::to_string(static_cast<dim>(taps)) + " taps can be listed";
-}
 
 long_kernel::long_kernel(
     const conv::problem &p, const kernel_set &kernels, int threads, std::size_t workspace_limit)

@@ -19,10 +19,6 @@
 
 namespace convgrad::cpu {
 
-/// Why another driver should run the problem, unless this one is `asked` for; empty if there is
-/// none.
-std::string refuse_long(const conv::problem &p, bool asked);
-
 /// The sum above for one axis and one residue.
 struct long_axis {
     dim lanes = 0;                    // values of l

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "cpu/element.hpp"
+#include "cpu/fits.hpp"
 #include "cpu/tasks.hpp"
 #include "cpu/workspace_limit.hpp"
 
@@ -10,15 +11,6 @@ namespace convgrad::cpu {
 namespace {
 
 constexpr dim wanted = 16;  // channels of a block
-
-/// As many groups as fit, so that no block is left with fewer.
-dim groups_of_block(const conv::problem &p) {
-    const dim widest = std::max<dim>({p.ic, p.oc, 1});
-    dim best = 1;
-    for (dim m = 2; m * widest <= wanted; ++m)
-        if (p.groups % m == 0) best = m;
-    return best;
-}
 
 conv::problem merge(const conv::problem &p, dim groups) {
     conv::problem q = p;
@@ -51,21 +43,25 @@ std::size_t rest(std::size_t limit, std::size_t taken) {
 
 }  // namespace
 
-std::string refuse_merged(const conv::problem &p, const kernel_set &kernels, bool asked) {
-    if (p.what != conv::pass::backward_weights) return "not a weights gradient";
-    const dim groups = groups_of_block(p);
-    if (groups == 1)
-        return "no two groups fit into a block of " + std::to_string(wanted) + " channels";
-    if (asked) return {};
-    if (p.type != data_type::bf16) return "products of f32 are not cheap enough to drop some";
-    const dim least = kernels.tiles() ? 3 : 6;
-    if (std::max(p.ic, p.oc) < least) return "most of a block would be dropped";
-    return {};
+bool fits_merged(const conv::problem &p, std::string *why) {
+    if (p.what != conv::pass::backward_weights) return refuse(why, "not a weights gradient");
+    if (merged_groups(p) == 1)
+        return refuse(why, "no two groups fit into a block of ", wanted, " channels");
+    return true;
+}
+
+/// As many groups as fit, so that no block is left with fewer.
+dim merged_groups(const conv::problem &p) {
+    const dim widest = std::max<dim>({p.ic, p.oc, 1});
+    dim best = 1;
+    for (dim m = 2; m * widest <= wanted; ++m)
+        if (p.groups % m == 0) best = m;
+    return best;
 }
 
 merged_weights::merged_weights(const conv::problem &p, const kernel_set &kernels,
     const kernel_set *exact, int threads, std::size_t workspace_limit)
-    : p_(p), groups_(groups_of_block(p)), merged_(merge(p, groups_)),
+    : p_(p), groups_(merged_groups(p)), merged_(merge(p, groups_)),
       blocks_(merged_, kernels, exact, threads, rest(workspace_limit, block_bytes())) {}
 
 std::size_t merged_weights::block_bytes() const {

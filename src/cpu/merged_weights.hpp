@@ -13,9 +13,10 @@
 
 namespace convgrad::cpu {
 
-/// Why a problem cannot, or (unless `asked` for) had better not run in this form with `kernels`;
-/// empty if it should.
-std::string refuse_merged(const conv::problem &p, const kernel_set &kernels, bool asked);
+/// Whether a problem can run in this form; if not, `why` (optional) tells.
+bool fits_merged(const conv::problem &p, std::string *why);
+/// Groups that share a block.
+dim merged_groups(const conv::problem &p);
 
 class merged_weights {
 public:

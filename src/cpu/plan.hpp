@@ -1,7 +1,7 @@
 // Plans of the CPU backend: how a problem will run, with which kernels and on how many threads.
 //
-// Layer: behind engines::backend (backend.hpp). make_plan() picks a row of the table in
-// algorithms.cpp → plan::run() → driver → kernel.
+// Layer: behind engines::backend (backend.hpp). make_plan() (select.cpp) picks a row of
+// the list in algorithms.cpp → plan::run() → driver → kernel.
 #pragma once
 
 #include "cpu/isa.hpp"
@@ -23,6 +23,9 @@ struct plan_limits {
     /// Small problems run on fewer threads, down to the calling one, where waking more would cost
     /// more than it brings.
     bool save_threads = false;
+    /// Not 0, in tests: predictions come from a hash of this number and the row instead of the cost
+    /// model, so that rows run that would never be chosen.
+    std::uint64_t random_estimates = 0;
 };
 
 /// The threads of a CPU's lane, for work that begins now.
@@ -50,6 +53,13 @@ public:
     void execute(
         std::span<const conv::buffers> data, void *workspace, engines::lane &on) const final;
 
+    /// What the choice of the plan's algorithm was made by.
+    void set_choice(double seconds, engines::accuracy kept, double error) {
+        facts_.seconds = seconds;
+        facts_.kept = kept;
+        facts_.error = error;
+    }
+
 protected:
     isa set_ = isa::portable;
 };
@@ -63,7 +73,7 @@ std::unique_ptr<const plan> make_plan(const conv::problem &p, const plan_limits 
 std::unique_ptr<const engines::plan> join_plans(
     const plan &data, const plan &weights, std::size_t workspace_limit);
 
-/// Names of all algorithms on the list, in order of preference.
+/// Names of all algorithms on the list, in its order.
 std::vector<std::string_view> algorithm_names();
 
 }  // namespace convgrad::cpu

@@ -11,17 +11,18 @@
 #include <memory>
 
 #include "cpu/element.hpp"
+#include "cpu/fits.hpp"
 #include "cpu/memory_walk.hpp"
 #include "cpu/prefetch.hpp"
 #include "cpu/tasks.hpp"
 #include "cpu/tiled.hpp"
+#include "cpu/workspace_limit.hpp"
 
 namespace convgrad::cpu {
 namespace {
 
 constexpr int vectors = 2;              // of positions: 14 × 2 blocks of C load least
 constexpr dim range_bytes = 128 << 10;  // of all reduced channels: stays in L2
-constexpr dim channels_most = 512;      // beyond, a step does not stay in L2 beside the weights
 
 dim step_of(const kernel_set &kernels) {
     return dim{vectors} * kernels.lanes;
@@ -50,26 +51,18 @@ std::size_t scratch_bytes(const data_roles &roles, const kernel_set &kernels) {
 
 }  // namespace
 
-std::string refuse_pointwise(
-    const conv::problem &p, const kernel_set &kernels, std::size_t workspace_limit, bool asked) {
+bool fits_pointwise(const conv::problem &p, std::string *why) {
     const data_roles roles(p);
-    if (p.what == conv::pass::backward_weights) return "a weights gradient";
-    if (p.type != data_type::f32) return "not f32";
+    if (p.what == conv::pass::backward_weights) return refuse(why, "a weights gradient");
+    if (p.type != data_type::f32) return refuse(why, "not f32");
     for (const conv::axis &a : p.x)
         if (a.kernel != 1 || a.stride != 1 || a.pad != 0 || a.src != a.dst)
-            return "more than one tap, a stride or padding";
+            return refuse(why, "more than one tap, a stride or padding");
     if (p.x[0].src != 1 || p.x[1].src != 1 || roles.in.x[2] != 1 || roles.out.x[2] != 1)
-        return "positions do not lie side by side";
+        return refuse(why, "positions do not lie side by side");
     if (p.mb == 0 || p.groups == 0 || roles.in_c == 0 || roles.out_c == 0 || p.x[2].src == 0)
-        return "nothing to sum";
-    if (scratch_bytes(roles, kernels) > workspace_limit) return "no workspace for the weights";
-    if (asked) return {};
-    // Of the last vector; the other drivers take positions one by one.
-    if (100 * p.x[2].src < 97 * round_up_to(p.x[2].src, kernels.lanes))
-        return std::to_string(p.x[2].src) + " positions leave too much of a vector empty";
-    if (roles.in_c > channels_most)
-        return std::to_string(roles.in_c) + " channels are too many to use where they lie";
-    return {};
+        return refuse(why, "nothing to sum");
+    return true;
 }
 
 struct pointwise_data::scratch : worker_memory {
@@ -97,6 +90,7 @@ pointwise_data::pointwise_data(
     tiles_ = div_up(positions, tile_);
     tasks_ = p.groups * p.mb * tiles_;
     bytes_ = scratch_bytes(roles_, kernels);
+    check_workspace("convolution", bytes_, workspace_limit);
     workers_ = static_cast<int>(
         std::min<dim>({std::max(threads, 1), tasks_, static_cast<dim>(workspace_limit / bytes_)}));
 }

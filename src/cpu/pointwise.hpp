@@ -13,10 +13,8 @@
 
 namespace convgrad::cpu {
 
-/// Why pointwise_data cannot run a (simplified) problem, or should not unless it is `asked` for;
-/// empty if it can.
-std::string refuse_pointwise(
-    const conv::problem &p, const kernel_set &kernels, std::size_t workspace_limit, bool asked);
+/// Whether pointwise_data can run a (simplified) problem; if not, `why` (optional) tells.
+bool fits_pointwise(const conv::problem &p, std::string *why);
 
 class pointwise_data {
 public:

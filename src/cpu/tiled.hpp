@@ -189,10 +189,12 @@ inline dim list_runs(const axis_walk (&walk)[3], const conv_phase &f, const tile
 /// those, never less than the latency that few accumulators cannot hide; plus what loads cost
 /// beside arithmetic (measured: 28 × 1 runs at 0.75 of the speed of 14 × 2 in dot2) and the step
 /// itself.
-inline double step_cost(dim m, dim vectors) {
-    const auto rows = static_cast<double>(m), columns = static_cast<double>(vectors);
+inline double step_cost(double rows, double columns) {
     return std::max({rows * columns, 0.6 * (rows + columns), 6.0}) + 0.12 * rows + 0.5 * columns
            + 1.0;
+}
+inline double step_cost(dim rows, dim vectors) {
+    return step_cost(static_cast<double>(rows), static_cast<double>(vectors));
 }
 
 inline const char *bytes_at(const void *p) {

@@ -1,10 +1,10 @@
 #include "cpu/winograd.hpp"
 
+#include <cmath>
+
 #include "conv/simplify.hpp"
+#include "cpu/fits.hpp"
 #include "cpu/tiled.hpp"
-#include "cpu/winograd_data.hpp"
-#include "cpu/winograd_weights.hpp"
-#include "cpu/work_cut.hpp"
 
 namespace convgrad::cpu {
 namespace {
@@ -12,10 +12,6 @@ namespace {
 using conv::pass;
 
 constexpr dim stage_channels = 64;  // that transform_run() copies at a time: they stay in L1 and L2
-
-double as_double(dim v) {
-    return static_cast<double>(v);
-}
 
 /// Sources of a result, see winograd_map.
 dim sources_of(const conv::problem &p) {
@@ -53,33 +49,32 @@ winograd_taps taps_for(const conv::problem &p) {
     return {of(p.x[1]), of(p.x[2])};
 }
 
-std::string refuse_winograd(const conv::problem &p, winograd_tile tile, const kernel_set &kernels,
-    std::size_t workspace_limit) {
-    if (find_winograd(kernels.set) == nullptr) return "no kernels for this instruction set";
+bool fits_winograd(
+    const conv::problem &p, winograd_tile tile, const kernel_set &kernels, std::string *why) {
+    if (find_winograd(kernels.set) == nullptr)
+        return refuse(why, "no kernels for this instruction set");
     for (std::size_t a = 1; a < 3; ++a) {
-        if (p.x[a].stride > 1 && p.x[a].dilation > 1) return "a stride and dilation";
-        if (p.x[a].stride > p.x[a].kernel) return "fewer taps than strides";
+        if (p.x[a].stride > 1 && p.x[a].dilation > 1) return refuse(why, "a stride and dilation");
+        if (p.x[a].stride > p.x[a].kernel) return refuse(why, "fewer taps than strides");
     }
     if (winograd_kernels_for(p, tile, kernels) == nullptr)
-        return "no tile of so many taps, for each residue modulo the stride";
-    if (p.x[0].stride != 1) return "planes with a stride";
+        return refuse(why, "no tile of so many taps, for each residue modulo the stride");
+    if (p.x[0].stride != 1) return refuse(why, "planes with a stride");
     const dim reduced = p.what == pass::backward_data ? p.oc : p.ic;
     if (sources_of(p) > 1 && reduced % kernels.lanes != 0)
-        return "more than one plane or residue, and channels do not fill vectors";
-    if (p.mb == 0 || p.groups == 0 || p.ic == 0 || p.oc == 0) return "nothing to sum";
+        return refuse(why, "more than one plane or residue, and channels do not fill vectors");
+    if (p.mb == 0 || p.groups == 0 || p.ic == 0 || p.oc == 0) return refuse(why, "nothing to sum");
     for (const conv::axis &x : p.x)
-        if (x.src < 1 || x.dst < 1 || x.kernel < 1) return "nothing to sum";
-    if (workspace_limit == std::numeric_limits<std::size_t>::max()) return {};
-    const std::size_t least = p.what == pass::backward_weights
-                                  ? winograd_weights::least_workspace(p, kernels, tile)
-                                  : winograd_data::least_workspace(p, kernels, tile);
-    if (least > workspace_limit) return "no workspace for the points of a tile";
-    return {};
+        if (x.src < 1 || x.dst < 1 || x.kernel < 1) return refuse(why, "nothing to sum");
+    return true;
 }
 
 /// Measured (docs/winograd.md): the error of the tiles hardly grows with the sum, the plain one's
 /// does.
-bool winograd_is_accurate(const conv::problem &p, winograd_tile tile) {
+bool winograd_is_accurate(const conv::problem &p, winograd_tile tile, isa set) {
+    // Of so few the tables say nothing, and a direct sum of small integers would be exact.
+    constexpr dim fewest_channels = 16;
+    if (std::min(p.ic, p.oc) < fewest_channels) return false;
     // Results of 16 bits are rounded far more coarsely than any of these.
     if (p.out_type != data_type::f32) return true;
     struct shortest {
@@ -97,58 +92,44 @@ bool winograd_is_accurate(const conv::problem &p, winograd_tile tile) {
     const bool lacking = lacks_taps(p);
     const auto t = static_cast<std::size_t>(tile);
     for (const shortest &s : table)
-        if (s.taps == taps.columns && s.lacking == lacking)
-            return sum_length(p) >= (p.what == pass::backward_weights ? s.gradients : s.sums)[t];
+        if (s.taps == taps.columns && s.lacking == lacking) {
+            const dim least = (p.what == pass::backward_weights ? s.gradients : s.sums)[t];
+            // Without fused multiply-adds products are rounded by themselves.
+            return sum_length(p)
+                   >= (set == isa::portable && least != never ? least + least / 3 : least);
+        }
     return false;
 }
 
-double winograd_seconds(const conv::problem &p, winograd_tile tile, const kernel_set &kernels) {
-    const conv::problem o = orient_for(p, tile);
-    const winograd_map map(o, tile);
-    const auto lanes = dim{kernels.lanes};
-    const double in = as_double(round_up_to(p.ic, lanes)),
-                 out = as_double(round_up_to(p.oc, lanes));
-    // In multiply-adds: a point of a transform takes as long as this many products (measured).
-    constexpr double of_data = 10, of_filters = 14, share = 0.9;
-    const double tiles = as_double(map.all_points()), sources = as_double(map.sources),
-                 filters = as_double(map.points) * sources;
-    const bool back = p.what == pass::backward_data;
-    const double read = sources * (back ? out : in), made = back ? in : out;
-    const double work =
-        as_double(p.groups * map.phases)
-        * (tiles * (read * made + of_data * (read + made)) + filters * of_filters * in * out);
-    return work / (share * nominal_speed(kernels));
-}
-
-std::string winograd_rival(
-    const conv::problem &p, winograd_tile tile, const kernel_set &kernels, double direct) {
-    constexpr dim least_channels = 16;
-    if (p.math == math_mode::strict) return "only plain f32 sums are asked for";
-    const auto allowed = [&](winograd_tile t) {
-        return p.math == math_mode::fast || winograd_is_accurate(p, t);
+double winograd_error(const conv::problem &p, winograd_tile tile) {
+    // By the length of the sum, from `first` on, each twice the one before; between them by its
+    // logarithm. `make accuracy` measures them, a test holds these against it.
+    constexpr int steps = 9;
+    struct measured {
+        double first;
+        double tiles[3][steps];
     };
-    if (!allowed(tile)) return "its error would exceed a plain f32 sum's";
-    if (std::min(p.ic, p.oc) < least_channels)
-        return "fewer than " + std::to_string(least_channels) + " channels per group";
-    // A tile for each: none shares what it reads, and direct sums leave out taps in the padding
-    // (3×3 maps of a layer with dilation 12 took 1.2 to 2 times as long).
-    constexpr dim least_map = 8;
-    for (std::size_t a = 1; a < 3; ++a)
-        if (p.x[a].dilation > 1 && p.x[a].dst < least_map * p.x[a].dilation)
-            return "dilation leaves small maps";
-    // Zeros for the taps that residues lack cost as much as taps (3×3 with stride 2 took 0.8
-    // to 1.15 times as long as direct sums).
-    if (lacks_taps(p)) return "residues modulo the stride differ in their taps";
-    const double mine = winograd_seconds(p, tile, kernels);
-    // Of the direct time. Beside pairs of 16-bit values the memory of transformed filters shows, of
-    // which the prediction knows nothing (512 channels on 7×7: 0.87 predicted, 1.09 measured).
-    const bool pairs = direct > nominal_speed(kernels) && p.what != pass::backward_weights;
-    const double worthwhile = pairs ? 0.8 : 0.95;
-    if (mine > worthwhile * conv::macs(p) / (0.95 * direct)) return "direct sums are as fast";
-    for (const winograd_tile other : all_winograd_tiles)
-        if (other != tile && allowed(other) && winograd_seconds(p, other, kernels) < mine)
-            return "another tile is faster";
-    return {};
+    constexpr measured of_sums[] = {
+        {128, {{1.21, 0.90, 0.69, 0.50, 0.39, 0.30, 0.26, 0.26, 0.26},
+                  {2.27, 1.63, 1.25, 0.90, 0.70, 0.54, 0.46, 0.46, 0.46},
+                  {4.46, 3.20, 2.50, 1.75, 1.38, 1.00, 0.82, 0.82, 0.82}}},
+        {144, {{1.00, 0.88, 0.67, 0.45, 0.34, 0.27, 0.27, 0.27, 0.27},
+                  {1.83, 1.55, 1.14, 0.77, 0.58, 0.46, 0.46, 0.46, 0.46},
+                  {2.95, 2.65, 1.98, 1.30, 0.99, 0.77, 0.77, 0.77, 0.77}}}};
+    constexpr measured of_positions[] = {
+        {64, {{1.20, 1.00, 0.79, 0.54, 0.44, 0.32, 0.24, 0.24, 0.24},
+                 {2.10, 1.90, 1.64, 1.11, 0.72, 0.58, 0.38, 0.38, 0.38},
+                 {3.50, 3.25, 2.96, 2.26, 1.36, 1.13, 0.65, 0.65, 0.65}}},
+        {16, {{2.67, 2.05, 1.60, 1.25, 0.96, 0.66, 0.51, 0.37, 0.27},
+                 {4.00, 3.10, 2.35, 1.95, 1.54, 1.07, 0.79, 0.55, 0.42},
+                 {6.60, 5.10, 3.90, 2.95, 2.30, 1.60, 1.28, 0.88, 0.63}}}};
+    const measured &all =
+        (p.what == pass::backward_weights ? of_positions
+                                          : of_sums)[taps_for(p).columns == 2 ? 0 : 1];
+    const auto &row = all.tiles[static_cast<std::size_t>(tile)];
+    const double at = std::log2(std::max(1.0, static_cast<double>(sum_length(p)) / all.first));
+    const int low = std::min(static_cast<int>(at), steps - 1), high = std::min(low + 1, steps - 1);
+    return row[low] + (row[high] - row[low]) * std::min(1.0, at - low);
 }
 
 conv::problem orient_for(const conv::problem &p, winograd_tile tile) {

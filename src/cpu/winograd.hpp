@@ -15,19 +15,13 @@
 
 namespace convgrad::cpu {
 
-/// Why a tile cannot run a (simplified) problem; empty if it can.
-std::string refuse_winograd(const conv::problem &p, winograd_tile tile, const kernel_set &kernels,
-    std::size_t workspace_limit);
+/// Whether a tile can run a (simplified) problem; if not, `why` (optional) tells.
+bool fits_winograd(
+    const conv::problem &p, winograd_tile tile, const kernel_set &kernels, std::string *why);
 /// Whether the error of a tile is at most that of a plain f32 sum (by root mean square).
-bool winograd_is_accurate(const conv::problem &p, winograd_tile tile);
-/// Seconds of one nominal core. `pair_speed`: multiply-adds per second of the best other kernels.
-double winograd_seconds(const conv::problem &p, winograd_tile tile, const kernel_set &kernels);
-/// Why another algorithm should run a problem that a tile fits: its error in this math mode,
-/// another tile's or the direct sum's speed; empty: it should not. `direct`: multiply-adds per
-/// second of the kernels that would run it otherwise.
-std::string winograd_rival(
-    const conv::problem &p, winograd_tile tile, const kernel_set &kernels, double direct);
-
+bool winograd_is_accurate(const conv::problem &p, winograd_tile tile, isa set);
+/// That error, in terms of the plain sum's, on normal or ReLU data (the larger), as measured.
+double winograd_error(const conv::problem &p, winograd_tile tile);
 /// The problem with its axes named so that tiles of 4 × 2 leave less of the map empty.
 conv::problem orient_for(const conv::problem &p, winograd_tile tile);
 

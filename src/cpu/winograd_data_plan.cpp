@@ -16,7 +16,7 @@ constexpr dim most_streamed = 32 << 20;      // V of all tiles beside them
 constexpr dim most_shared = 96 << 20;        // of V of all tiles
 constexpr dim apart = 48;                    // floats; see winograd_data.cpp
 
-// Multiply-adds that a point of a transform takes as long as; see winograd_seconds().
+// Multiply-adds that a point of a transform takes as long as.
 constexpr double of_data = 10, of_filters = 14;
 
 }  // namespace
@@ -34,14 +34,6 @@ winograd_data::winograd_data(const conv::problem &p, const kernel_set &kernels, 
     if (!stream_filters(threads)) choose_blocks();
     choose_chunks();
     fit_workspace(threads, workspace_limit);
-}
-
-std::size_t winograd_data::least_workspace(
-    const conv::problem &p, const kernel_set &kernels, winograd_tile tile) {
-    winograd_data lean(p, kernels, tile);
-    lean.share_u_ = false;
-    lean.set_tiles(1);
-    return static_cast<std::size_t>(4 * lean.scratch_floats());
 }
 
 /// Blocks of at most `tiles` tiles.

@@ -32,7 +32,8 @@ constexpr dim most_segment = 14, least_segment = 4;  // tiles of a transform
 constexpr dim most_write_rows = 16;                  // input channels, of one plane
 constexpr dim most_taps_inside = 64;                 // of filters that are written as a whole
 constexpr dim apart = 48;  // floats: points must not fall on the same sets of caches
-constexpr double of_data = 10, of_filters = 14;  // see winograd_seconds()
+/// Multiply-adds that a point of a transform takes as long as.
+constexpr double of_data = 10, of_filters = 14;
 
 conv::problem one_group(conv::problem p) {
     p.groups = 1;
@@ -74,13 +75,6 @@ winograd_weights::winograd_weights(const conv::problem &p, const kernel_set &ker
     : winograd_weights(p, kernels, tile, workspace_limit, threads) {
     choose_block();
     fit_workspace(threads, workspace_limit);
-}
-
-std::size_t winograd_weights::least_workspace(
-    const conv::problem &p, const kernel_set &kernels, winograd_tile tile) {
-    winograd_weights lean(p, kernels, tile, std::numeric_limits<std::size_t>::max(), 1);
-    lean.set_block(1);
-    return lean.own_bytes(1);
 }
 
 void winograd_weights::set_block(dim tiles) {

@@ -20,9 +20,6 @@ public:
     /// where possible; see workspace().
     winograd_weights(const conv::problem &p, const kernel_set &kernels, winograd_tile tile,
         int threads, std::size_t workspace_limit);
-    /// The smallest limit that can be met.
-    static std::size_t least_workspace(
-        const conv::problem &p, const kernel_set &kernels, winograd_tile tile);
 
     [[nodiscard]] std::size_t workspace() const;
     [[nodiscard]] std::string describe() const;

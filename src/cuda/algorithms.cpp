@@ -101,7 +101,10 @@ std::unique_ptr<const engines::plan> make_plan(const problem &p, const architect
                 reason = "needs a workspace of " + std::to_string(predicted.workspace) + " bytes";
             else if (best == nullptr || predicted.seconds < least.seconds) {
                 if (best != nullptr && verdicts != nullptr)
-                    verdicts->push_back({best->name, code_for(on), least.seconds, "slower"});
+                    verdicts->push_back({.algorithm = best->name,
+                        .uses = code_for(on),
+                        .seconds = least.seconds,
+                        .reason = "slower"});
                 best = &a;
                 least = predicted;
                 continue;
@@ -109,7 +112,10 @@ std::unique_ptr<const engines::plan> make_plan(const problem &p, const architect
                 reason = "slower";
         }
         if (verdicts != nullptr)
-            verdicts->push_back({a.name, code_for(on), predicted.seconds, std::move(reason)});
+            verdicts->push_back({.algorithm = a.name,
+                .uses = code_for(on),
+                .seconds = predicted.seconds,
+                .reason = std::move(reason)});
     }
     if (best != nullptr) return best->build(best->name, p, on, limits);
     if (leanest != std::numeric_limits<std::size_t>::max())

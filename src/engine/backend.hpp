@@ -41,8 +41,10 @@ struct plan_limits {
 /// An algorithm that was weighed and not taken.
 struct verdict {
     std::string_view algorithm;
-    std::string_view uses;  // see plan_facts
-    double seconds = 0;     // as predicted, of one nominal core or device; 0: refused
+    std::string_view uses;             // see plan_facts
+    double seconds = 0;                // as predicted, of one nominal core or device; 0: refused
+    accuracy kept = accuracy::strict;  // of those that could compute the problem
+    double error = 0;                  // see plan_facts
     std::string reason;
 };
 
@@ -53,6 +55,7 @@ struct plan_facts {
     std::size_t workspace = 0;   // bytes that an execution needs
     accuracy kept = accuracy::strict;
     double seconds = 0;  // as predicted; see verdict
+    double error = 0;    // rms, in terms of a plain f32 sum's, as measured; 0: the class says all
 };
 
 /// One in-order queue of a backend.

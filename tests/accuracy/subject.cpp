@@ -55,6 +55,13 @@ double signed_unit(rng &random) {
     return 2 * random.unit() - 1;
 }
 
+/// Normally distributed.
+double bell(rng &random) {
+    constexpr double turn = 6.283185307179586;
+    const double length = std::sqrt(-2 * std::log(1 - random.unit()));  // before the next is drawn
+    return length * std::cos(turn * random.unit());
+}
+
 /// ±2^e · [1, 2), e uniform in [low, high].
 double with_exponent(rng &random, int low, int high) {
     const double v = std::ldexp(1 + random.unit(), static_cast<int>(random.between(low, high)));
@@ -93,7 +100,9 @@ double draw(const problem &p, flavour f, role r, bool first, const std::array<di
     case flavour::subnormal:
         return draw_subnormal(p, r, first, seed, random);
     case flavour::rectified:
-        return first ? std::max(0.0, signed_unit(random)) : signed_unit(random);
+        return first ? std::max(0.0, bell(random)) : bell(random);
+    case flavour::normal:
+        return bell(random);
     default:
         return signed_unit(random);
     }
@@ -123,8 +132,8 @@ void sprinkle_specials(test::workbench &bench, rng &random) {
 }  // namespace
 
 std::string_view to_string(flavour f) {
-    constexpr std::string_view names[] = {
-        "random", "positive", "scaled", "cancelling", "subnormal", "special", "rectified"};
+    constexpr std::string_view names[] = {"random", "positive", "scaled", "cancelling", "subnormal",
+        "special", "normal", "rectified"};
     return names[static_cast<std::size_t>(f)];
 }
 

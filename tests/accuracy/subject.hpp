@@ -26,7 +26,8 @@ enum class flavour : std::uint8_t {
     cancelling,  // neighbouring terms have opposite signs and nearly the same magnitude
     subnormal,   // operands, products or sums below the smallest normal number
     special,     // random, with NaN, infinities, signed zeros and the type's largest number
-    rectified,   // the first operand max(0, random): what follows a ReLU
+    normal,      // both signs, normally distributed
+    rectified,   // the first operand max(0, normal): what follows a ReLU
 };
 inline constexpr flavour all_flavours[] = {flavour::random, flavour::positive, flavour::scaled,
     flavour::cancelling, flavour::subnormal, flavour::special};

@@ -1,7 +1,8 @@
 // convgrad_accuracy: the tables of docs/accuracy.md.
 //
 //   convgrad_accuracy                 prints them
-//   convgrad_accuracy --write FILE    puts them between FILE's two marks
+//   convgrad_accuracy --write FILE    puts them between FILE's marks
+//   convgrad_accuracy --winograd FILE only those of Winograd's tiles
 //   convgrad_accuracy --export DIR    writes the problems for another library to compute
 //   convgrad_accuracy --import DIR    reads its results and puts them beside ours (with --write)
 #include <cstdio>
@@ -12,6 +13,7 @@
 
 #include "accuracy/exchange.hpp"
 #include "accuracy/problems.hpp"
+#include "accuracy/winograd_layers.hpp"
 
 namespace convgrad::accuracy {
 namespace {
@@ -95,9 +97,36 @@ std::string tables(const imported *others) {
     return out.str();
 }
 
-int write(const std::string &path, const std::string &text) {
-    const std::string begin = "<!-- tables: written by convgrad_accuracy -->\n";
-    const std::string end = "<!-- end of tables -->\n";
+/// Tile × pass × length of the sum.
+std::string winograd_tables() {
+    std::ostringstream out;
+    const isa widest = test::usable_fma_isas().back();
+    const auto print_pass = [&](conv::pass what, const char *title) {
+        const auto layers = winograd_layers(what);
+        out << "| " << title << " |";
+        for (const winograd_layer &l : layers) out << ' ' << l.length << " |";
+        out << "\n| --- |";
+        for (std::size_t i = 0; i < layers.size(); ++i) out << " --- |";
+        out << '\n';
+        for (const cpu::winograd_tile tile : cpu::all_winograd_tiles) {
+            out << "| F(" << cpu::winograd_results(tile, 0, 3) << "×"
+                << cpu::winograd_results(tile, 1, 3) << ") |";
+            for (const winograd_layer &l : layers)
+                out << ' ' << number(winograd_factor(l.p, tile, widest, flavour::normal)) << " / "
+                    << number(winograd_factor(l.p, tile, widest, flavour::rectified)) << " |";
+            out << '\n';
+        }
+        out << '\n';
+    };
+    print_pass(conv::pass::forward, "forward, channels");
+    print_pass(conv::pass::backward_data, "data gradient, channels");
+    print_pass(conv::pass::backward_weights, "weights gradient, positions");
+    return out.str();
+}
+
+int write(const std::string &path, const std::string &name, const std::string &text) {
+    const std::string begin = "<!-- " + name + ": written by convgrad_accuracy -->\n";
+    const std::string end = "<!-- end of " + name + " -->\n";
     std::stringstream old;
     old << std::ifstream(path).rdbuf();
     const std::string page = old.str();
@@ -124,7 +153,7 @@ int run(const std::vector<std::string> &arguments) {
     for (std::size_t i = 0; i + 1 < arguments.size(); i += 2)
         given[arguments[i]] = arguments[i + 1];
     for (const auto &[name, value] : given)
-        if (name != "--write" && name != "--export" && name != "--import") {
+        if (name != "--write" && name != "--winograd" && name != "--export" && name != "--import") {
             std::cerr << "unknown option " << name << '\n';
             return 2;
         }
@@ -133,11 +162,16 @@ int run(const std::vector<std::string> &arguments) {
         return 2;
     }
     if (given.contains("--export")) return export_problems(given["--export"]);
+    if (given.contains("--winograd"))
+        return write(given["--winograd"], "winograd", winograd_tables());
     std::optional<imported> others;
     if (given.contains("--import")) others.emplace(given["--import"]);
     const std::string text = tables(others ? &*others : nullptr);
-    if (given.contains("--write")) return write(given["--write"], text);
-    std::cout << text;
+    const std::string winograd = winograd_tables();
+    if (given.contains("--write"))
+        return std::max(
+            write(given["--write"], "winograd", winograd), write(given["--write"], "tables", text));
+    std::cout << text << winograd;
     return 0;
 }
 

@@ -187,8 +187,8 @@ TEST(bench, json_has_the_documented_keys) {
     r.bound.peak_bandwidth = 1e9;
     EXPECT_EQ(json_line(r),
         R"({"op": "Convolution", "dtype": "bf16", "data_format": "NXC", "weights_format": "XIO", )"
-        R"("problem": "mb1ic8ih9oc8oh7kh3", "name": "a \\ b*2", "isa": "portable", "algorithm": "tiled", )"
-        R"("threads": 2, "min_ms": 1, "median_ms": 2, "gflops": 4, "roofline": 0.5})");
+        R"("problem": "mb1ic8ih9oc8oh7kh3", "name": "a \\ b*2", "math": "accurate", )"
+        R"("isa": "portable", "algorithm": "tiled", "threads": 2, "min_ms": 1, "median_ms": 2, "gflops": 4, "roofline": 0.5})");
     EXPECT_TRUE(r.bound.compute_bound());
 }
 

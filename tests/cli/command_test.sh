@@ -228,13 +228,19 @@ err_is_empty
 run 0 bench 'mb1ic8ih9oc8kh3n"a\b*2"' --deconv --seconds 0.01 --json
 [ "$(wc -l <"$work/out")" -eq 3 ] || complain "$what: not one line per case"
 keys=$(head -n 1 "$work/out" | grep -oE '"[a-z_]+": ' | tr -d '": \n')
-expected='opdtypedata_formatweights_formatproblemnameisaalgorithmthreadsmin_msmedian_msgflopsroofline'
+expected='opdtypedata_formatweights_formatproblemnamemathisaalgorithmthreadsmin_msmedian_msgflopsroofline'
 [ "$keys" = "$expected" ] || complain "$what: keys are $keys"
 out_has '"problem": "mb1ic8ih9oc8oh11kh3", "name": "a\\b*2"'
 out_has '"op": "ConvTransposeBackwardWeights", "dtype": "f32", "data_format": "NXC", "weights_format": "XOI"'
 err_is_empty
 run 0 bench mb1ic8ih9oc8kh3 --plan --dtype all --data-format all
 out_has '18 plans; the slowest takes'
+# --model: every algorithm with its prediction, one of them chosen.
+run 0 bench mb1ic8ih9oc8kh3 --model --threads 1 --seconds 0.001
+for part in 'predicted ms' 'tiled.fma' 'chosen' '3 cases: the choice is within 5 %'; do out_has "$part"; done
+run 0 bench mb1ic8ih9oc8kh3 --model --json --quiet --threads 1 --seconds 0.001
+[ "$(grep -c '"regret": [0-9.]*, "rows": \[{"algorithm": "' "$work/out")" -eq 3 ] || complain "$what: three lines"
+bad '--model' bench mb1ic8ih9oc8kh3 --model --plan
 run 0 bench mb1ic8ih9oc8kh3 --plan --json --quiet
 [ "$(grep -c '"plan_us": ' "$work/out")" -eq 3 ] || complain "$what: not one line per case"
 run 0 bench --scan=2 --threads 1
@@ -263,7 +269,7 @@ bad 'position 4' bench ic3xh5oc4kh3
 
 # explain.
 run 0 explain ConvolutionBackwardWeights mb2ic16ih9oc16kh3ph1
-for part in algorithm blocks workspace limit 'other algorithms' 'why not'; do out_has "$part"; done
+for part in algorithm accuracy predicted blocks workspace limit 'other algorithms' 'why not' 'times as long'; do out_has "$part"; done
 run 0 explain ConvTranspose,ConvTransposeBackwardData mb2ic16ih9oc16kh3 --dtype bf16 --isa portable --threads 1
 out_has 'ConvTransposeBackwardData bf16 NXC XOI'
 bad 'OP' explain

@@ -157,7 +157,8 @@ layer make_layer(const shape &s, data_type type, data_layout layout, bool transp
 /// How often each algorithm took part.
 using tally = std::map<std::string, int>;
 
-void expect_same(const shape &s, bool only_fma, tally &joined) {
+/// `only`: an algorithm by name, or what is chosen.
+void expect_same(const shape &s, bool only_fma, tally &joined, std::string_view only = {}) {
     spawning_pool real;
     reversing_pool backwards;
     std::uint64_t seed = 0;
@@ -167,6 +168,7 @@ void expect_same(const shape &s, bool only_fma, tally &joined) {
                 for (const bool bias : {false, true}) {
                     const bool accumulate = ++seed % 3 == 0;
                     cpu::plan_limits limits;
+                    limits.only_algorithm = only;
                     limits.max_isa = only_fma ? usable_fma_isas().back() : affordable_isa(seed);
                     layer l = make_layer(s, type, layout, transposed, bias, accumulate, seed);
                     const layer::results expected = l.separately(limits);
@@ -220,11 +222,15 @@ TEST(joint, dense_and_grouped) {
         {3, 1, 24, 48, {none, make_axis(40, 1, 1, 1, 0, 0), make_axis(40, 1, 1, 1, 0, 0)}},
         {4, 3, 20, 24, {none, make_axis(10, 1, 1, 1, 0, 0), make_axis(9, 1, 1, 1, 0, 0)}},
         {3, 2, 18, 17, {none, make_axis(10, 3, 1, 1, 1, 1), make_axis(9, 3, 1, 1, 1, 1)}},
+        {3, 2, 18, 17, {none, make_axis(10, 5, 1, 1, 1, 1), make_axis(9, 2, 1, 1, 1, 1)}},
         {3, 8, 4, 4, {none, make_axis(10, 3, 1, 1, 1, 1), make_axis(9, 3, 1, 1, 1, 1)}},
         {3, 1, 3, 20, {none, make_axis(16, 3, 2, 1, 1, 1), make_axis(16, 3, 2, 1, 1, 1)}},
         {2, 1, 130, 140, {none, make_axis(8, 3, 1, 1, 1, 1), make_axis(8, 3, 1, 1, 1, 1)}}};
     tally joined;
-    for (const shape &s : shapes) expect_same(s, false, joined);
+    for (const shape &s : shapes) {
+        expect_same(s, false, joined);
+        expect_same(s, true, joined, "tiled.fma");
+    }
     EXPECT_GT(joined["tiled.fma"], 100);
     EXPECT_GT(joined["pointwise.fma"], 0);
 }

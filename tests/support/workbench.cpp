@@ -340,8 +340,11 @@ void workbench::restore_outputs() {
 run_report workbench::run(const run_options &how) {
     running = &problem_;
     running_isa = how.max_isa;
-    const auto plan =
-        cpu::make_plan(problem_, {how.max_isa, how.threads, how.workspace_limit, how.algorithm});
+    const auto plan = cpu::make_plan(problem_, {.max_isa = how.max_isa,
+                                                   .threads = how.threads,
+                                                   .workspace = how.workspace_limit,
+                                                   .only_algorithm = how.algorithm,
+                                                   .random_estimates = how.random_estimates});
     restore_outputs();
     // Aligned to 64 bytes, so up to 63 bytes remain before the guard page: canaries.
     const std::size_t bytes = plan->workspace(), room = (bytes + 63) / 64 * 64;
@@ -352,7 +355,7 @@ run_report workbench::run(const run_options &how) {
         if (workspace[i] != poison)
             throw std::logic_error("written past the workspace: " + to_text(problem_));
     running = nullptr;
-    return {std::string(plan->algorithm()), plan->instruction_set(), bytes};
+    return {std::string(plan->algorithm()), plan->instruction_set(), bytes, plan->facts().kept};
 }
 
 std::string workbench::compare_exact() const {

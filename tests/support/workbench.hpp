@@ -31,6 +31,7 @@ struct run_options {
     thread_pool *pool = nullptr;  // null: workers run one after the other
     std::string_view algorithm = {};
     std::size_t workspace_limit = std::numeric_limits<std::size_t>::max();
+    std::uint64_t random_estimates = 0;  // see cpu::plan_limits
 };
 
 /// What ran.
@@ -38,6 +39,7 @@ struct run_report {
     std::string algorithm;
     isa set = isa::portable;
     std::size_t workspace = 0;
+    engines::accuracy kept = engines::accuracy::strict;
 };
 
 /// The instruction sets that this machine can run, weakest first. Where everything but AMX is

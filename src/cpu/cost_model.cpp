@@ -1,0 +1,580 @@
+#include "cpu/cost_model.hpp"
+
+#include <algorithm>
+#include <cstdint>
+#include <utility>
+
+#include "conv/simplify.hpp"
+#include "cpu/folded_data.hpp"
+#include "cpu/merged_weights.hpp"
+#include "cpu/tiled.hpp"
+
+namespace convgrad::cpu {
+namespace {
+
+double number(dim v) {
+    return static_cast<double>(v);
+}
+/// Of what is not negative. The library's function is a call, which takes as long as the rest.
+double floor_of(double v) {
+    constexpr double most = 0x1p52;  // beyond, all are whole
+    return v < most ? static_cast<double>(static_cast<std::int64_t>(v)) : v;
+}
+double parts_of(double all, double part) {
+    const double ratio = all / part, low = floor_of(ratio);
+    return low < ratio ? low + 1 : low;
+}
+bool divides(double part, double all) {
+    return floor_of(all / part) * part == all;
+}
+double whole(double all, double part) {
+    return parts_of(all, part) * part;
+}
+
+/// Counts pairs of a position of dst and a tap that lies inside src, and taps that have such a
+/// position: drivers drop the others. Of very many taps some are looked at.
+void count_taps(const conv::axis &a, axis_sizes &x) {
+    constexpr dim most = 64;
+    const dim looks = std::min(a.kernel, most);
+    double pairs = 0, taps = 0;
+    for (dim i = 0; i < looks; ++i) {
+        const dim k = looks == a.kernel ? i : (2 * i + 1) * (a.kernel / (2 * looks));
+        dim lo, hi;
+        if (a.stride == 1) {
+            const dim off = k * a.dilation - a.pad;
+            lo = std::clamp<dim>(-off, 0, a.dst);
+            hi = std::clamp<dim>(a.src - off, lo, a.dst);
+        } else {
+            clip(k * a.dilation - a.pad, a.stride, a.dst, a.src, lo, hi);
+        }
+        pairs += number(hi - lo);
+        taps += hi > lo ? 1 : 0;
+    }
+    const double share = number(a.kernel) / number(std::max<dim>(looks, 1));
+    x.pairs = pairs * share;
+    x.kernel = std::max(1.0, taps * share);
+}
+
+axis_sizes sizes_of(const conv::axis &a, conv::pass what) {
+    axis_sizes x{number(a.src), number(a.dst), number(a.kernel), number(a.stride),
+        number(a.dilation), number(a.pad)};
+    if (a == conv::axis{}) return x;
+    count_taps(a, x);
+    const double reach = (x.kernel - 1) * x.dilation + 1;
+    if (what != conv::pass::backward_data) {
+        x.results = x.length = x.dst;
+        x.patch = std::min(x.dst * x.kernel, (x.dst - 1) * x.stride + reach);
+        x.touched = std::min(x.src, x.patch);
+        return x;
+    }
+    dim common = a.stride, rest = a.dilation;  // their greatest common divisor
+    while (rest != 0) common = std::exchange(rest, common % rest);
+    x.phases = std::min(x.kernel, std::max(1.0, x.stride / number(common)));
+    x.length = parts_of(x.src, x.stride);
+    x.results = std::min(x.src, x.length * x.phases);
+    x.patch = x.length + parts_of(reach - 1, x.stride);
+    x.touched = std::min(x.dst, x.patch);
+    return x;
+}
+
+}  // namespace
+
+problem_sizes::problem_sizes(const conv::problem &asked)
+    : p(asked.what == conv::pass::backward_bias ? asked : conv::simplify(asked)),
+      weights(p.what == conv::pass::backward_weights), forward(p.what != conv::pass::backward_data),
+      f32(p.type == data_type::f32), size(static_cast<double>(size_of(p.type))),
+      images(number(p.mb)), groups(number(p.groups)), maps(images * groups), ic(number(p.ic)),
+      oc(number(p.oc)), taps(1), all_taps(1), src_positions(1), dst_positions(1), in_positions(1),
+      out_positions(1) {
+    for (std::size_t a = 0; a < 3; ++a) {
+        x[a] = sizes_of(p.x[a], p.what);
+        taps *= x[a].kernel;
+        all_taps *= number(p.x[a].kernel);
+        src_positions *= x[a].src;
+        dst_positions *= x[a].dst;
+        in_positions *= x[a].touched;
+        out_positions *= forward ? x[a].dst : x[a].src;
+    }
+    const conv::data_strides &in = forward ? p.src : p.dst, &out = forward ? p.dst : p.src;
+    in_c = forward ? ic : oc;
+    out_c = forward ? oc : ic;
+    in_last = in.c == 1;
+    out_last = out.c == 1;
+    in_pitch = number(in.x[2]);
+    in_step = forward ? x[2].stride : 1;
+    patch_rows = maps * x[0].touched * x[1].touched;
+    segments = forward ? std::min(x[2].stride, x[2].kernel) : 1;
+    if (weights) {
+        in_positions = std::min(src_positions, dst_positions * taps);
+        patch_rows = maps * std::min(x[0].src, x[0].dst * x[0].kernel)
+                     * std::min(x[1].src, x[1].dst * x[1].kernel);
+    }
+    empty = maps * ic * oc * x[0].pairs * x[1].pairs * x[2].pairs == 0;
+}
+
+double seconds_of(const work_counts &c, const work_counts &n) {
+    return 1e-9
+           * (c.steps * n.steps + c.runs * n.runs + c.calls * n.calls + c.tasks * n.tasks
+               + c.rows * n.rows + c.direct * n.direct + c.copied * n.copied + c.turned * n.turned
+               + c.gathered * n.gathered + c.far * n.far + c.lines * n.lines
+               + c.results_last * n.results_last + c.results_apart * n.results_apart
+               + c.result_lines * n.result_lines + c.weights * n.weights + c.partial * n.partial
+               + c.spilled * n.spilled);
+}
+
+namespace {
+
+constexpr prediction nothing{1e-6, 0};    // for a problem without a product
+constexpr double tile_bytes = 384 << 10;  // what a tile of the dense drivers takes
+constexpr double kept_bytes = 400 << 10;  // beyond, packed elements do not stay in L2
+constexpr double most_pitch = 2048;       // bytes; beyond, the dense drivers pack what they read
+
+/// Cycles of one k step of all blocks of rows × columns, and how many blocks there are.
+struct block_steps {
+    double cycles = 0, blocks = 0;
+    double vectors = 1;  // of a panel
+};
+
+block_steps in_panels(const kernel_set &k, double rows, double columns, double vectors) {
+    const double all = parts_of(columns, k.lanes);
+    const double pieces = parts_of(rows, k.max_m[static_cast<int>(vectors)]);
+    const double m = parts_of(rows, pieces), full = floor_of(all / vectors);
+    const double rest = all - full * vectors;
+    return {pieces * (full * step_cost(m, vectors) + (rest > 0 ? step_cost(m, rest) : 0)),
+        pieces * parts_of(all, vectors), vectors};
+}
+
+/// The panel width that tiled drivers choose.
+block_steps cheapest_panels(const kernel_set &k, double rows, double columns) {
+    block_steps best = in_panels(k, rows, columns, 1);
+    for (int v = 2; v <= k.max_vectors; ++v)
+        if (const block_steps b = in_panels(k, rows, columns, v); b.cycles < best.cycles) best = b;
+    return best;
+}
+
+/// The one that folded drivers choose: as wide as possible.
+block_steps widest_panels(const kernel_set &k, double rows, double columns) {
+    const double all = parts_of(columns, k.lanes);
+    return in_panels(k, rows, columns, parts_of(all, parts_of(all, k.max_vectors)));
+}
+
+/// Rows in pieces of nearly equal height over `vectors` vectors.
+block_steps in_pieces(const kernel_set &k, double rows, int vectors) {
+    if (vectors == 0) return {};
+    const double pieces = parts_of(rows, k.max_m[vectors]), low = floor_of(rows / pieces);
+    const double higher = rows - low * pieces;
+    return {
+        (pieces - higher) * step_cost(low, vectors) + higher * step_cost(low + 1, vectors), pieces};
+}
+
+/// Rows over `positions` positions, four vectors at a time.
+block_steps along_positions(const kernel_set &k, double rows, double positions) {
+    const double vectors = parts_of(positions, k.lanes), full = floor_of(vectors / 4);
+    const block_steps four = in_pieces(k, rows, 4);
+    const block_steps rest = in_pieces(k, rows, static_cast<int>(vectors - 4 * full));
+    return {full * four.cycles + rest.cycles, full * four.blocks + rest.blocks};
+}
+
+/// How elements come to a kernel: `maps` maps of `positions` positions of `channels` channels.
+struct reading {
+    bool last, as_stored;
+    double stride;  // between elements that are packed side by side
+    double channels, positions;
+};
+
+void add(work_counts &w, double maps, const reading &r) {
+    double &how = r.as_stored     ? w.direct
+                  : r.last        ? w.copied
+                  : r.stride > 2  ? w.far
+                  : r.stride == 2 ? w.gathered
+                                  : w.turned;
+    how += maps * r.channels * r.positions;
+    if (r.last) w.lines += maps * r.positions;
+}
+
+void add_results(work_counts &w, const problem_sizes &s, bool straight) {
+    const double all = s.maps * s.out_c * s.out_positions;
+    if (s.out_last) w.result_lines = s.maps * s.out_positions;
+    if (!s.out_last) w.results_apart = all;
+    if (s.out_last && !straight) w.results_last = all;
+}
+
+bool is_fma(const kernel_set &kernels) {
+    return kernels.format == operand_format::fma;
+}
+
+work_counts tiled_data_work(const problem_sizes &s, const kernel_set &k) {
+    const double units = parts_of(s.in_c, k.k_per_unit), most_chunk = 256.0 * k.k_per_unit;
+    const double chunks = parts_of(s.in_c, most_chunk);
+    const block_steps b = cheapest_panels(k, s.x[2].length, s.out_c);
+    const double row_taps = s.maps * s.x[0].pairs * s.x[1].pairs * s.x[2].kernel;
+    const bool whole_units = is_fma(k) ? s.f32 : divides(2, s.in_c);
+    const bool as_stored =
+        s.in_last && whole_units && s.size * s.in_pitch * s.in_step <= most_pitch;
+    const double volume = s.forward ? s.x[0].stride * s.x[1].stride * s.x[2].stride : 1;
+    work_counts w;
+    w.steps = row_taps * b.cycles * units;
+    w.runs = row_taps * b.blocks * chunks;
+    w.calls = s.maps * s.x[0].results * s.x[1].results * s.x[2].phases * b.blocks * chunks;
+    add(w, s.maps, {s.in_last, as_stored, s.in_step, s.in_c, s.in_positions});
+    if (!as_stored) w.rows = s.patch_rows * s.segments;
+    add_results(w, s, s.f32 || !is_fma(k));
+    const double chunk = std::min(s.in_c, 256.0);
+    w.tasks = s.maps * parts_of(s.out_positions * 4 * (chunk + s.out_c), tile_bytes);
+    w.weights = s.groups * s.taps * s.in_c * whole(s.out_c, k.lanes);
+    const double tile = std::max(16.0,
+        tile_bytes / (4 * std::min(s.in_c, most_chunk) / k.k_per_unit + 4 * b.vectors * k.lanes));
+    if (!as_stored && volume > 1
+        && 4 * chunk * std::min(s.in_positions, volume * tile) > kept_bytes)
+        w.spilled = s.maps * s.in_c * s.in_positions;
+    return w;
+}
+
+work_counts folded_data_work(const problem_sizes &s, const kernel_set &k) {
+    const double phases = s.x[2].phases, taps = parts_of(s.x[2].kernel, phases);
+    const double units = phases * parts_of(taps * s.in_c, k.k_per_unit);
+    const block_steps b = widest_panels(k, s.x[2].length, s.out_c);
+    const double row_taps = s.maps * s.x[0].pairs * s.x[1].pairs;
+    const bool whole_rows = s.in_last && s.groups == 1;
+    work_counts w;
+    w.steps = row_taps * b.cycles * units;
+    w.runs = row_taps * phases * b.blocks;
+    w.calls = s.maps * s.x[0].results * s.x[1].results * phases * b.blocks;
+    add(w, s.maps, {s.in_last, whole_rows, 1, s.in_c, s.in_positions});
+    if (whole_rows) w.lines = 0;
+    w.rows = s.patch_rows;
+    add_results(w, s, is_fma(k) && s.f32);
+    w.tasks = s.maps * parts_of(4 * s.in_c * s.out_positions, 192 << 10);
+    w.weights = s.groups * s.taps * s.in_c * whole(s.out_c, k.lanes);
+    return w;
+}
+
+/// Rows of a map (second axis) whose taps all lie inside the input.
+double inner_rows(const problem_sizes &s) {
+    const axis_sizes &h = s.x[1];
+    const double span = (h.kernel - 1) * h.dilation;
+    if (!s.forward)
+        return std::max(0.0, std::min(h.src, h.dst - h.pad) - std::max(0.0, span - h.pad));
+    const double room = h.src - 1 - span + h.pad;
+    if (room < 0) return 0;
+    return std::max(
+        0.0, std::min(h.dst, floor_of(room / h.stride) + 1) - parts_of(h.pad, h.stride));
+}
+
+work_counts narrow_data_work(const problem_sizes &s, const kernel_set &k) {
+    const axis_sizes &d = s.x[0], &h = s.x[1], &r = s.x[2];
+    const double chunks = parts_of(s.in_c, 64);
+    const auto rows_cost = [&](double rows) {
+        return along_positions(k, s.out_c, (rows - 1) * r.patch + r.length);
+    };
+    const block_steps b = rows_cost(h.length);
+    double steps = h.kernel * b.cycles;
+    if (chunks == 1 && (s.forward || h.stride == 1)) {  // rows at the border may go by themselves
+        const double inner = inner_rows(s);
+        const double cut = (h.pairs - inner * h.kernel) * rows_cost(1).cycles
+                           + (inner > 0 ? h.kernel * rows_cost(inner).cycles : 0);
+        steps = std::min(steps, cut);
+    }
+    const double volume = s.forward ? d.stride * h.stride * r.stride : 1;
+    work_counts w;
+    w.steps = s.maps * d.pairs * s.in_c * r.kernel * steps;
+    w.runs = s.maps * d.pairs * h.kernel * r.kernel * b.blocks * chunks;
+    w.calls = s.maps * d.results * h.phases * r.phases * b.blocks * chunks;
+    add(w, s.maps, {s.in_last, false, s.in_step, s.in_c, s.in_positions});
+    w.rows = s.patch_rows * s.segments;
+    add_results(w, s, false);
+    w.weights = s.groups * s.taps * s.in_c * s.out_c;
+    const double tile = volume * 65536 / (s.in_c + s.out_c);
+    if (volume > 1 && 4 * s.in_c * std::min(s.in_positions, tile) > kept_bytes)
+        w.spilled = s.maps * s.in_c * s.in_positions;
+    return w;
+}
+
+/// Source and destination of a weights gradient.
+void add_both(work_counts &w, const problem_sizes &s, double maps, double ic, double oc,
+    bool src_as_stored, bool dst_as_stored, double stride) {
+    add(w, maps, {s.in_last, src_as_stored, stride, ic, s.in_positions});
+    add(w, maps, {s.out_last, dst_as_stored, 1, oc, s.dst_positions});
+}
+
+/// `together` groups as one.
+work_counts tiled_weights_work(const problem_sizes &s, const kernel_set &k, double together = 1) {
+    const double ic = s.ic * together, oc = s.oc * together, groups = s.groups / together;
+    const double maps = s.images * groups;
+    const block_steps src_rows = cheapest_panels(k, ic, oc), dst_rows = cheapest_panels(k, oc, ic);
+    const bool by_src = src_rows.cycles <= dst_rows.cycles;
+    const block_steps b = by_src ? src_rows : dst_rows;
+    const double row_taps = maps * s.x[0].pairs * s.x[1].pairs * s.x[2].kernel;
+    const double tile = std::max(
+        8.0, tile_bytes * k.k_per_unit / (4 * (std::min(ic, 512.0) + std::min(oc, 512.0))));
+    const double tiles = maps * parts_of(s.dst_positions, tile);
+    const bool near_src = s.in_last && 4 * s.in_pitch * s.in_step <= most_pitch,
+               near_dst = s.out_last && 4 * number(s.p.dst.x[2]) <= most_pitch;
+    const auto whole_vectors = [&](double channels) { return divides(k.lanes, channels); };
+    const bool plain = is_fma(k) && s.f32;
+    const bool src_as_stored = plain && near_src && (by_src || whole_vectors(ic)),
+               dst_as_stored = plain && near_dst && (!by_src || whole_vectors(oc));
+    work_counts w;
+    w.steps = row_taps * parts_of(s.x[2].dst, k.k_per_unit) * b.cycles;
+    w.runs = row_taps * b.blocks;
+    w.calls = tiles * s.taps * b.blocks;
+    w.partial = tiles * s.taps * (by_src ? ic * whole(oc, k.lanes) : oc * whole(ic, k.lanes));
+    add_both(w, s, maps, ic, oc, src_as_stored, dst_as_stored, s.in_step);
+    if (!src_as_stored) w.rows += s.patch_rows / together * s.segments;
+    if (!dst_as_stored) w.rows += maps * s.x[0].dst * s.x[1].dst;
+    w.weights = groups * ic * oc * s.taps;
+    return w;
+}
+
+work_counts folded_weights_work(const problem_sizes &s, const kernel_set &k) {
+    const double rows = s.x[2].kernel * s.ic, planes = s.x[0].kernel * s.x[1].kernel;
+    const block_steps b = widest_panels(k, rows, s.oc);
+    const double width = whole(parts_of(s.oc, k.lanes), b.vectors) * k.lanes;
+    const double tiles = s.maps * parts_of(s.dst_positions, std::max(32.0, 8192 / width));
+    const bool dst_as_stored = s.f32 && s.out_last && divides(k.lanes, s.oc);
+    work_counts w;
+    w.steps = s.maps * s.x[0].pairs * s.x[1].pairs * s.x[2].dst * b.cycles;
+    w.runs = s.maps * s.x[0].pairs * s.x[1].pairs * b.blocks;
+    w.calls = tiles * planes * b.blocks;
+    w.partial = tiles * planes * rows * whole(s.oc, k.lanes);
+    add_both(w, s, s.maps, s.ic, s.oc, false, dst_as_stored, 2);
+    w.rows = s.patch_rows + (dst_as_stored ? 0 : s.maps * s.x[0].dst * s.x[1].dst);
+    w.weights = s.groups * s.ic * s.oc * s.taps;
+    return w;
+}
+
+/// Groups of a task of the narrow weights gradient, and positions of its tiles.
+double narrow_groups(const problem_sizes &s) {
+    return std::min(std::max(1.0, floor_of(64 / std::max(s.ic, s.oc))), s.groups);
+}
+double narrow_tile(const problem_sizes &s) {
+    return std::max(1.0, 65536 / (narrow_groups(s) * (s.ic + s.oc)));
+}
+
+work_counts narrow_weights_work(const problem_sizes &s, const kernel_set &k) {
+    const double rows = s.ic * s.taps, column_blocks = parts_of(s.oc, 4);
+    const double n = parts_of(s.oc, column_blocks);
+    const double row_blocks = parts_of(rows, k.max_dot[static_cast<int>(n)]);
+    const double m = parts_of(rows, row_blocks), blocks = column_blocks * row_blocks;
+    const double tile = narrow_tile(s);
+    const double tiles = s.maps * parts_of(s.dst_positions, tile);
+    const double width = std::min(s.x[2].dst, tile),
+                 height = std::clamp(tile / s.x[2].dst, 1.0, s.x[1].dst);
+    const double vectors = parts_of((height - 1) * s.x[2].patch + width, k.lanes);
+    const double steps = s.maps * s.dst_positions / (height * width) * vectors * blocks;
+    work_counts w;
+    w.steps = steps * std::max(m * n, m + n);
+    w.runs = steps * (m + n);  // loads
+    w.calls = tiles * blocks;
+    w.partial = tiles * rows * s.oc;
+    add_both(w, s, s.maps, s.ic, s.oc, false, false, s.in_step);
+    w.rows = s.patch_rows * s.segments + s.maps * s.x[0].dst * s.x[1].dst;
+    w.weights = s.groups * rows * s.oc;
+    return w;
+}
+
+}  // namespace
+
+namespace {
+
+work_counts pointwise_work(const problem_sizes &s, const kernel_set &k) {
+    const double positions = s.x[2].src, step = 2.0 * k.lanes;
+    const block_steps b = in_pieces(k, s.out_c, 2);
+    const double steps = parts_of(positions, step);
+    work_counts w;
+    w.steps = s.maps * s.in_c * steps * b.cycles;
+    w.calls = s.maps * steps * b.blocks;
+    w.direct = s.maps * s.in_c * positions;
+    if (!divides(step, positions)) w.copied = s.maps * s.in_c * step;
+    w.weights = s.groups * s.in_c * s.out_c;
+    constexpr double l1_bytes = 64 << 10;  // beyond, a step is read anew for each block of rows
+    if (4 * s.in_c * step > l1_bytes) w.spilled = w.direct * (b.blocks - 1);
+    return w;
+}
+
+work_counts depthwise_work(const problem_sizes &s, const kernel_set &k) {
+    const double vectors = 2 * parts_of(s.groups, 2.0 * k.lanes);
+    work_counts w;
+    w.runs = s.images * vectors * s.x[0].pairs * s.x[1].pairs;
+    w.steps = w.runs * s.x[2].kernel * (s.weights ? s.x[2].dst : s.x[2].length);
+    w.direct = s.maps * (s.weights ? s.src_positions : s.in_positions);
+    w.results_last = s.maps * s.out_positions;
+    w.weights = s.groups * s.taps;
+    return w;
+}
+
+work_counts planes_work(const problem_sizes &s, const kernel_set &k) {
+    const double planes = s.maps * s.oc, stride = s.x[2].stride;
+    work_counts w;
+    w.runs = planes * s.x[0].pairs * s.x[1].pairs * s.x[2].kernel;
+    w.steps = w.runs * parts_of(s.x[2].dst, k.lanes);
+    double &how = stride > 2 ? w.far : stride == 2 ? w.gathered : w.turned;
+    how = s.maps * (s.weights ? s.src_positions : s.in_positions);
+    w.results_apart = planes * s.out_positions;
+    w.tasks = s.groups * s.oc;
+    return w;
+}
+
+// The matrix engine is not measured but modelled, as cycles of a core in which vectors do 27 (f32,
+// f16 in parts) or 70 (bf16 in pairs) multiply-adds, fitted to 1×1 and 3×3 layers; a cycle of that
+// core in terms of the rates, by what vectors take for the same.
+constexpr double split_cycle = 0.46e-9, pair_cycle = 0.60e-9;
+
+bool is_amx(const kernel_set &kernels) {
+    return kernels.format == operand_format::amx;
+}
+
+/// Seconds on tiles: `tiles` products of one position (or, of a weights gradient, of one channel)
+/// each with 32 × 16 others, and the elements that are split into parts.
+double amx_seconds(const problem_sizes &s, const kernel_set &amx, double tiles) {
+    const double products = amx.parts == 1 ? 1 : amx.parts == 2 ? 4 : 6;
+    const double data = s.in_last ? 0.7 : 0.9;
+    const double split = amx.parts == 1   ? 0
+                         : amx.parts == 2 ? (s.weights ? 1.2 : 0.7 * data)
+                                          : (s.weights ? 4 : data);
+    const double elements = s.maps * (s.ic * s.src_positions + s.oc * s.dst_positions);
+    return (tiles * products + split * elements)
+           * (s.p.type == data_type::bf16 ? pair_cycle : split_cycle);
+}
+
+/// Multiply-adds, `taps` of each position, with channels that tiles hold.
+double amx_tiled(const problem_sizes &s, const kernel_set &amx, double together = 1) {
+    const double ic = s.ic * together, oc = s.oc * together;
+    double tiles = s.maps / together;
+    for (const axis_sizes &x : s.x) tiles *= x.dst * x.kernel;
+    tiles *= s.weights   ? whole(oc, 16) * whole(ic, 16) / 512
+             : s.forward ? parts_of(ic, 32) * parts_of(oc, 16)
+                         : parts_of(oc, 32) * parts_of(ic, 16);
+    return amx_seconds(s, amx, tiles);
+}
+
+/// Taps and channels of a row as one operand; several groups may share a tile.
+double amx_folded(const problem_sizes &s, const kernel_set &amx) {
+    constexpr double overhead = 1.3;  // rows are put together anew for each tap of a column
+    const double result = s.out_last ? 0.147e-9 : 0.344e-9;  // as folded vectors write them
+    const dim taps = folded_taps(s.p), together = folded_groups(s.p, taps);
+    const double each = number(taps) * s.in_c, m = number(together);
+    double tiles = s.maps / m * parts_of(m * s.out_c, 16) * parts_of(m * each, 32);
+    for (int a = 0; a < 2; ++a)
+        tiles *= s.x[static_cast<std::size_t>(a)].dst * s.x[static_cast<std::size_t>(a)].kernel;
+    return amx_seconds(s, amx, overhead * tiles * s.x[2].dst * s.x[2].kernel / number(taps))
+           + result * s.maps * s.out_c * s.out_positions;
+}
+
+/// Bytes that one worker keeps: packed weights of a group, up to what the driver keeps of them, and
+/// a tile of data.
+double data_bytes(const problem_sizes &s, double weights, double most_weights, double tile) {
+    const double map = 4 * (s.in_c * s.in_positions + s.out_c * s.out_positions);
+    return std::min(4 * weights / s.groups, most_weights) + std::min(map, tile);
+}
+/// Of a weights gradient: one part of the sums, and a tile.
+double gradient_bytes(const problem_sizes &s, double tile) {
+    const double map = 4 * (s.ic * s.in_positions + s.oc * s.dst_positions);
+    return 4 * s.groups * s.ic * s.oc * s.taps + std::min(map, tile);
+}
+
+/// Tiles of whole rows of which the input takes so many bytes, of `together` groups.
+double data_pieces(const problem_sizes &s, double bytes, double together = 1) {
+    constexpr double least_positions = 64;
+    const double row = s.x[2].length, rows = s.x[0].length * s.x[1].length;
+    const double each = 4 * s.in_c * together * s.in_positions / (rows * row);
+    const double tile = std::max(least_positions, bytes / each);
+    return s.images * parts_of(s.groups, together)
+           * parts_of(rows, std::max(1.0, floor_of(tile / row)));
+}
+/// Tiles of so many output positions of `together` groups, where each part of the sums has all
+/// weights and all parts together have a limit.
+double gradient_pieces(const problem_sizes &s, const kernel_set &k, double tile, double together) {
+    constexpr double most = 6 << 20;
+    const double rows = s.x[0].dst * s.x[1].dst;
+    const double tiles = s.images * parts_of(rows, std::max(1.0, floor_of(tile / s.x[2].dst)));
+    const double sums = 4 * s.groups * s.ic * whole(s.oc, k.lanes) * s.taps;
+    return parts_of(s.groups, together) * std::min(tiles, std::max(1.0, floor_of(most / sums)));
+}
+
+double seconds_with(cost_kind kind, const work_counts &w, const kernel_set &kernels) {
+    return seconds_of(w, work_rates(kind, kernels));
+}
+
+}  // namespace
+
+prediction predict_tiled(const problem_sizes &s, const kernel_set &k) {
+    if (s.empty) return nothing;
+    const double weights = s.groups * s.taps * s.ic * s.oc;
+    const double bytes =
+        s.weights ? gradient_bytes(s, tile_bytes) : data_bytes(s, weights, 4 << 20, tile_bytes);
+    if (is_amx(k)) return {amx_tiled(s, k), bytes};
+    if (s.weights)
+        return {seconds_with(cost_kind::tiled_weights, tiled_weights_work(s, k), k), bytes};
+    return {seconds_with(cost_kind::tiled_data, tiled_data_work(s, k), k), bytes};
+}
+
+prediction predict_folded(const problem_sizes &s, const kernel_set &k) {
+    if (s.empty) return nothing;
+    if (s.weights)
+        return {seconds_with(cost_kind::folded_weights, folded_weights_work(s, k), k),
+            gradient_bytes(s, 64 << 10),
+            gradient_pieces(s, k, std::max(32.0, 8192 / whole(s.oc, k.lanes)), 1)};
+    const double weights = s.groups * s.taps * s.ic * s.oc;
+    constexpr double patch = 192 << 10;
+    const double bytes = data_bytes(s, weights, 4 * weights, patch);
+    if (is_amx(k))
+        return {amx_folded(s, k), bytes,
+            data_pieces(s, patch, number(folded_groups(s.p, folded_taps(s.p))))};
+    return {seconds_with(cost_kind::folded_data, folded_data_work(s, k), k), bytes,
+        data_pieces(s, patch)};
+}
+
+prediction predict_narrow(const problem_sizes &s, const kernel_set &k) {
+    if (s.empty) return nothing;
+    if (s.weights)
+        return {seconds_with(cost_kind::narrow_weights, narrow_weights_work(s, k), k),
+            gradient_bytes(s, 256 << 10), gradient_pieces(s, k, narrow_tile(s), narrow_groups(s))};
+    const work_counts w = narrow_data_work(s, k);
+    return {seconds_with(cost_kind::narrow_data, w, k),
+        data_bytes(s, w.weights, 1 << 20, 256 << 10), data_pieces(s, 256 << 10)};
+}
+
+prediction predict_merged(const problem_sizes &s, const kernel_set &k) {
+    if (s.empty) return nothing;
+    const double together = number(merged_groups(s.p));
+    const double bytes = gradient_bytes(s, tile_bytes) * together;
+    if (is_amx(k)) return {amx_tiled(s, k, together), bytes};
+    work_counts w = tiled_weights_work(s, k, together);
+    w.results_last = s.groups * s.ic * s.oc * s.taps;
+    return {seconds_with(cost_kind::merged_weights, w, k), bytes};
+}
+
+prediction predict_pointwise(const problem_sizes &s, const kernel_set &k) {
+    const double weights = s.groups * s.ic * s.oc;
+    return {seconds_with(cost_kind::pointwise_data, pointwise_work(s, k), k),
+        data_bytes(s, weights, 4 * weights, 16 << 10)};
+}
+
+prediction predict_depthwise(const problem_sizes &s, const kernel_set &k) {
+    if (s.empty) return nothing;
+    const cost_kind kind = s.weights ? cost_kind::depthwise_weights : cost_kind::depthwise_data;
+    return {seconds_with(kind, depthwise_work(s, k), k), 4 * s.groups * s.taps};
+}
+
+prediction predict_planes(const problem_sizes &s, const kernel_set &k) {
+    if (s.empty) return nothing;
+    const cost_kind kind = s.weights ? cost_kind::plane_weights : cost_kind::plane_data;
+    return {seconds_with(kind, planes_work(s, k), k), 64 << 10};
+}
+
+// The only one for bias gradients, so that no choice depends on it.
+prediction predict_sums(const problem_sizes &s, const kernel_set &k) {
+    constexpr double start = 1e-6, element = 1e-9;
+    return {start + s.maps * s.oc * s.dst_positions * element / k.lanes, 8 * s.groups * s.oc};
+}
+
+// Not measured over layers: it is for kernels that the others cannot list, and must lose elsewhere.
+prediction predict_long(const problem_sizes &s, const kernel_set &k) {
+    if (s.empty) return nothing;
+    constexpr double start = 5e-6, product = 16e-9;
+    const double products = s.maps * s.ic * s.oc * s.x[0].pairs * s.x[1].pairs * s.x[2].pairs;
+    return {start + products * product / k.lanes, 0};
+}
+
+}  // namespace convgrad::cpu

@@ -1,0 +1,223 @@
+// Which algorithm computes a problem: of those that have their kernels, keep the accuracy that the
+// math mode asks for and fit, the one with the lowest prediction. Within two parts of a hundred
+// predictions mean nothing: there the least workspace decides, then the order of the list. Of rows
+// that differ in the length of vectors only, the first that the machine has stands for all.
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstdio>
+#include <optional>
+
+#include <convgrad/error.hpp>
+
+#include "cpu/algorithm.hpp"
+#include "cpu/fits.hpp"
+#include "cpu/kernels/kernels.hpp"
+#include "cpu/work_cut.hpp"
+#include "cpu/workspace_limit.hpp"
+
+namespace convgrad::cpu {
+namespace {
+
+using conv::problem;
+using engines::accuracy;
+
+constexpr double as_fast = 1.02;
+
+/// What predictions are compared by. Threads that share few pieces wait for the last of them, for
+/// up to a piece; counted for as many as there is work for, never for those at hand
+/// (bits would follow their number), and never for more than what one thread alone may lose by it.
+double weight_of(const prediction &cost) {
+    constexpr double least_seconds = 20e-6;  // of a thread's share
+    constexpr double fewest = 16, most_weight = 1.5;
+    const double threads = std::min<double>(most_cut_threads, cost.seconds / least_seconds);
+    if (cost.pieces == 0 || threads < fewest) return cost.seconds;
+    return cost.seconds * std::min(most_weight, 1 + (threads - 1) / cost.pieces);
+}
+
+constexpr std::size_t most_rows = 64;
+
+constexpr std::string_view accuracy_names[] = {"strict", "accurate", "fast"};
+
+/// A row that can compute the problem.
+struct candidate {
+    const algorithm *row = nullptr;
+    const kernel_set *kernels = nullptr;
+    prediction cost{};
+    double weight = 0;  // of the cost, by which it is compared
+    accuracy kept = accuracy::strict;
+    bool running = true;  // false: could not be built, or
+    bool spare = false;   // the same algorithm is there with longer vectors
+};
+
+/// The rows that can compute a problem, and, where somebody asks, why the others cannot.
+class candidates {
+public:
+    candidates(const problem &p, const plan_limits &limits, std::vector<engines::verdict> *verdicts)
+        : p_(p), limits_(limits), sizes_(p), verdicts_(verdicts) {
+        for (const algorithm &row : all_algorithms()) weigh(row);
+    }
+
+    /// The one to try next, or null: the fastest, or of those as fast the one that takes least
+    /// memory.
+    candidate *next() {
+        candidate *best = nullptr;
+        for (candidate &c : rows())
+            if (c.running && (best == nullptr || c.weight < best->weight)) best = &c;
+        if (best == nullptr) return nullptr;
+        const double most = as_fast * best->weight;
+        candidate *leanest = nullptr;
+        for (candidate &c : rows())
+            if (c.running && c.weight <= most
+                && (leanest == nullptr || c.cost.bytes < leanest->cost.bytes))
+                leanest = &c;
+        return leanest;
+    }
+
+    [[nodiscard]] std::unique_ptr<plan> build(const candidate &c) const {
+        auto made = c.row->how->build(c.row->name, p_, limits_, *c.kernels);
+        check_workspace(p_.what == conv::pass::backward_bias ? "bias gradient" : "convolution",
+            made->workspace(), limits_.workspace);
+        made->set_choice(c.cost.seconds, c.kept, error_of(*c.row));
+        return made;
+    }
+
+    /// `c` cannot be built within the limits. Shorter vectors may take less.
+    void drop(candidate &c, const std::string &why) {
+        add_verdict(c, why);
+        c.running = false;
+        for (candidate *same = &c + 1; same != rows_.data() + count_; ++same) {
+            if (!same->spare || same->row->name != c.row->name) break;
+            same->spare = false;
+            same->running = true;
+            set_cost(*same, same->row->how->predict(sizes_, *same->kernels));
+            break;
+        }
+    }
+
+    /// Verdicts on all that lost against `taken`.
+    void explain(const candidate &taken) {
+        if (verdicts_ == nullptr) return;
+        for (const candidate &c : rows()) {
+            if (&c == &taken || (!c.running && !c.spare)) continue;
+            const double times = c.weight / taken.weight;
+            char text[64] = "the same with shorter vectors";
+            if (times > as_fast)
+                std::snprintf(text, sizeof text, "predicted %.*f times as long",
+                    times < 1.1   ? 2
+                    : times < 100 ? 1
+                                  : 0,
+                    times);
+            else if (!c.spare)
+                std::snprintf(text, sizeof text, "as fast, but %s",
+                    c.cost.bytes > taken.cost.bytes ? "takes more workspace" : "later in the list");
+            add_verdict(c, text);
+        }
+    }
+
+private:
+    std::span<candidate> rows() { return {rows_.data(), count_}; }
+
+    static void set_cost(candidate &c, const prediction &cost) {
+        c.cost = cost;
+        c.weight = weight_of(cost);
+    }
+
+    [[nodiscard]] double error_of(const algorithm &row) const {
+        return row.how->error == nullptr ? 0 : row.how->error(sizes_.p);
+    }
+
+    void add_verdict(const candidate &c, const std::string &why) const {
+        if (verdicts_ != nullptr)
+            verdicts_->push_back({c.row->name, to_string(c.row->set), c.cost.seconds, c.kept,
+                error_of(*c.row), why});
+    }
+
+    void weigh(const algorithm &row) {
+        candidate c;
+        c.row = &row;
+        std::string reason;
+        if (!accepts(row, c, verdicts_ == nullptr ? nullptr : &reason)) {
+            if (verdicts_ != nullptr)
+                verdicts_->push_back(
+                    {row.name, to_string(row.set), 0, c.kept, 0, std::move(reason)});
+            return;
+        }
+        const bool random = limits_.random_estimates != 0;
+        c.spare = !random && count_ > 0 && rows_[count_ - 1].row->name == row.name;
+        c.running = !c.spare;
+        if (random)
+            set_cost(c, {random_estimate(row), 0});
+        else if (!c.spare || verdicts_ != nullptr)
+            set_cost(c, row.how->predict(sizes_, *c.kernels));
+        if (count_ < most_rows) rows_[count_++] = c;
+    }
+
+    bool accepts(const algorithm &row, candidate &c, std::string *why) const {
+        const bool asked = !limits_.only_algorithm.empty();
+        if (asked && limits_.only_algorithm != row.name) return refuse(why, "not asked for");
+        if (!limits_.max_isa.include(row.set))
+            return refuse(why, "needs ", to_string(row.set), ", but at most ",
+                to_string(name_of(limits_.max_isa)), " may be used");
+        c.kernels = find_kernels(row.set, row.format, p_.type, p_.math);
+        if (c.kernels == nullptr) return refuse(why, "no kernels for ", to_string(p_.type));
+        if (!row.how->fits(sizes_, *c.kernels, why)) return false;
+        c.kept = row.how->keeps(sizes_.p, *c.kernels);
+        // Classes are in the order of the modes.
+        const auto allowed = static_cast<std::size_t>(p_.math);
+        if (!asked && static_cast<std::size_t>(c.kept) > allowed)
+            return refuse(why, "accuracy is ", accuracy_names[static_cast<std::size_t>(c.kept)],
+                " for this problem, the math mode asks for ", accuracy_names[allowed]);
+        return true;
+    }
+
+    [[nodiscard]] double random_estimate(const algorithm &row) const {
+        std::uint64_t h = limits_.random_estimates;
+        const auto mix = [&h](std::uint64_t v) {
+            h = (h ^ v) * 0x9e3779b97f4a7c15U;
+            h ^= h >> 32;
+        };
+        mix(static_cast<std::uint64_t>(row.set));
+        for (const char c : row.name) mix(static_cast<unsigned char>(c));
+        mix(0);
+        return 1e-6 * static_cast<double>(1 + (h >> 48));
+    }
+
+    const problem &p_;
+    const plan_limits &limits_;
+    problem_sizes sizes_;
+    std::vector<engines::verdict> *verdicts_;
+    std::array<candidate, most_rows> rows_;
+    std::size_t count_ = 0;
+};
+
+}  // namespace
+
+std::unique_ptr<const plan> make_plan(
+    const problem &p, const plan_limits &limits, std::vector<engines::verdict> *verdicts) {
+    candidates all(p, limits, verdicts);
+    std::optional<workspace_shortage> least;
+    while (candidate *best = all.next()) {
+        try {
+            auto made = all.build(*best);
+            all.explain(*best);
+            return made;
+        } catch (const workspace_shortage &e) {
+            // Another row may do with less.
+            if (!least || e.need() < least->need()) least = e;
+            all.drop(*best, e.what());
+        }
+    }
+    if (least) throw workspace_shortage(*least);
+    throw error(error_code::unsupported,
+        "no algorithm \"" + std::string(limits.only_algorithm) + "\" for this problem");
+}
+
+std::vector<std::string_view> algorithm_names() {
+    std::vector<std::string_view> names;
+    for (const algorithm &a : all_algorithms())
+        if (names.empty() || names.back() != a.name) names.push_back(a.name);
+    return names;
+}
+
+}  // namespace convgrad::cpu

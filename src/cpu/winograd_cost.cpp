@@ -1,0 +1,104 @@
+// What Winograd's tiles do, counted for the cost model.
+#include <algorithm>
+
+#include "cpu/cost_model.hpp"
+#include "cpu/tiled.hpp"
+#include "cpu/winograd.hpp"
+
+namespace convgrad::cpu {
+namespace {
+
+constexpr double block_bytes = 512 << 10;  // of a block of tiles, see winograd_data_plan.cpp
+constexpr double near_block = 1 << 20;     // of which this much stays near the core
+constexpr double near_filters = 2 << 20;   // and this much of transformed filters,
+constexpr double kept_filters = 24 << 20;  // which with those they are made of stay in a cache
+constexpr double kept_tiles = 12 << 20, one_block = 24 << 20, each_block = 6 << 20;  // of gradients
+
+double number(dim v) {
+    return static_cast<double>(v);
+}
+
+/// Steps of `rows` rows and all columns, in panels of two vectors.
+double panel_steps(dim rows, dim columns, dim lanes) {
+    const dim vectors = div_up(columns, lanes);
+    return number(vectors / 2) * step_cost(rows, dim{2})
+           + number(vectors % 2) * step_cost(rows, dim{1});
+}
+
+/// Points of tiles that are read where they lie, or go through a copy on the way. Positions that
+/// are a multiple of 2 KiB apart fall on the same few sets of a cache.
+void add_transforms(
+    work_counts &w, const problem_sizes &s, const conv::data_strides &from, double elements) {
+    const bool last = from.c == 1;
+    double &how = last && s.f32 ? w.direct : last ? w.copied : w.turned;
+    how += elements;
+    if (last && s.f32 && from.x[2] % 512 == 0) w.gathered += elements;
+}
+
+/// Blocks of tiles; each goes through all transformed filters. Of one phase.
+work_counts data_work(const problem_sizes &s, const winograd_map &map, const kernel_set &k) {
+    const auto lanes = dim{k.lanes}, most_rows = dim{find_winograd(k.set)->most_rows};
+    const dim in_c = s.forward ? s.p.ic : s.p.oc, out_c = s.forward ? s.p.oc : s.p.ic;
+    const double points = number(map.points), tiles = number(map.count),
+                 sources = number(map.sources), all = number(map.all_points());
+    const double in = sources * number(round_up_to(in_c, lanes)),
+                 out = number(round_up_to(out_c, lanes));
+    const double filters = points * sources * s.in_c * out;
+    const double tile = 4 * points * (in + 2 * k.lanes);
+    const double least = (4 * filters > 4 << 20 ? 4.0 : 2.0) * number(most_rows);
+    const double block = std::max(least, block_bytes / tile);
+    const double blocks = std::max(1.0, tiles / block);
+    const dim pieces = div_up(map.count, most_rows);
+    work_counts w;
+    // Tiles at the edges have fewer points.
+    w.steps = s.groups * all / tiles * sources * s.in_c * number(pieces)
+              * panel_steps(div_up(map.count, pieces), out_c, lanes);
+    w.tasks = s.groups * blocks;
+    add_transforms(w, s, s.forward ? s.p.src : s.p.dst, s.groups * all * in);
+    if (std::min(block, tiles) * tile > near_block) w.lines = s.groups * all * in;
+    (s.out_last && s.f32 ? w.results_last : w.results_apart) = s.groups * all * out;
+    w.weights = s.groups * filters;
+    if (4 * filters > near_filters) w.spilled = s.groups * blocks * filters;
+    if (4 * filters + 36 * s.ic * s.oc > kept_filters) w.far = s.groups * (1 + blocks) * filters;
+    return w;
+}
+
+/// Tiles of src and dst, all or in blocks, whose products are summed at each point.
+work_counts weights_work(const problem_sizes &s, const winograd_map &map, const kernel_set &k) {
+    const auto lanes = dim{k.lanes}, rows = dim{find_winograd(k.set)->gradient_rows};
+    const double points = number(map.points) * s.groups, sources = number(map.sources),
+                 all = number(map.all_points()) * s.groups;
+    const double ic = sources * number(round_up_to(s.p.ic, lanes)),
+                 oc = number(round_up_to(s.p.oc, lanes));
+    const double bytes = 4 * number(map.all_points()) * (ic + oc);
+    work_counts w;
+    w.steps = all * sources * number(div_up(s.p.ic, rows)) * panel_steps(rows, s.p.oc, lanes);
+    w.tasks = s.groups;
+    add_transforms(w, s, s.p.src, all * ic);
+    add_transforms(w, s, s.p.dst, all * oc);
+    if (bytes > kept_tiles) w.spilled = all * (ic + oc);
+    w.weights = points * ic * oc;
+    if (bytes > one_block) w.partial = points * ic * oc * bytes / each_block;
+    return w;
+}
+
+}  // namespace
+
+prediction predict_winograd(const problem_sizes &s, winograd_tile tile, const kernel_set &k) {
+    const winograd_map map(orient_for(s.p, tile), tile);
+    const cost_kind kind = s.weights ? cost_kind::winograd_weights : cost_kind::winograd_data;
+    const work_counts w = s.weights ? weights_work(s, map, k) : data_work(s, map, k);
+    double seconds = number(map.phases) * seconds_of(w, work_rates(kind, k));
+    // Zeros for the taps that residues lack cost as much as taps (3×3 with stride 2 took 0.8 to
+    // 1.15 times as long as direct sums, where this says 0.65 to 0.8).
+    if (map.lacks_taps()) seconds *= 1.4;
+    // A tile for each of many small maps: none shares what it reads, and direct sums leave out taps
+    // in the padding (3×3 maps of a layer with dilation 12 took 1.2 to 2 times as long).
+    constexpr dim least_map = 8;
+    for (std::size_t a = 1; a < 3; ++a)
+        if (s.p.x[a].dilation > 1 && s.p.x[a].dst < least_map * s.p.x[a].dilation) seconds *= 2;
+    // Filters in transformed form are most of the workspace.
+    return {seconds, 4 * number(map.points * map.sources * map.phases) * s.ic * s.oc};
+}
+
+}  // namespace convgrad::cpu
