@@ -61,7 +61,7 @@ void close_results() {
 }
 
 std::string without_controls(std::string text) {
-    const auto acts = [](char c) { return (c >= 0 && c < ' ' && c != '\n') || c == '\177'; };
+    const auto acts = [](char c) { return c != '\n' && is_control(c); };
     std::replace_if(text.begin(), text.end(), acts, '?');
     return text;
 }

@@ -28,6 +28,11 @@ void close_results();
 
 /// To stderr. What cannot be written is lost: there is nobody left to tell.
 void put_message(std::string_view text) noexcept;
+/// Whether a character acts on a terminal. (char is signed on some processors.)
+constexpr bool is_control(char c) noexcept {
+    const auto byte = static_cast<unsigned char>(c);
+    return byte < 0x20 || byte == 0x7f;
+}
 /// The text with '?' for every control character but the end of a line: names of files and
 /// arguments are quoted in messages, and must not act on the terminal.
 std::string without_controls(std::string text);

@@ -7,6 +7,8 @@
 
 #include <fmt/format.h>
 
+#include "output.hpp"
+
 namespace convgrad::cli {
 namespace {
 
@@ -204,7 +206,7 @@ void complete_axes(problem_string &p, const written &w) {
 void set_name(problem_string &p, std::string_view text) {
     std::string name;
     for (const char c : text)
-        if (c != '"') name += (c >= 0 && c < ' ') || c == '\177' ? '?' : c;
+        if (c != '"') name += is_control(c) ? '?' : c;
     const std::size_t star = name.rfind('*');
     if (star != std::string::npos) {
         const char *first = name.data() + star + 1, *last = name.data() + name.size();
