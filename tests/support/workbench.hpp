@@ -128,12 +128,18 @@ private:
         std::byte *data = nullptr;
         std::size_t bytes = 0;
         std::vector<std::byte> initial, expected;  // of outputs
+        /// By offset, as far as asked for: plans are many, and each is compared with the same.
+        mutable std::vector<std::optional<conv::reference_value>> exact;
     };
 
     void fill_tensor(role r, fill how, rng &random);
     [[nodiscard]] bool is_output(role r) const;
     [[nodiscard]] std::string compare(role r, const leniency *allowed) const;
     [[nodiscard]] conv::reference_value exact_value(role r, const std::array<dim, 6> &at) const;
+    [[nodiscard]] const conv::reference_value &exact_value(
+        role r, const std::array<dim, 6> &at, dim offset) const;
+    /// After every change of an input.
+    void forget_exact_values();
     [[nodiscard]] std::string compare_elements(role r, const leniency *allowed) const;
     tensor_memory &of(role r) { return tensors_[static_cast<std::size_t>(r)]; }
     [[nodiscard]] const tensor_memory &of(role r) const {
