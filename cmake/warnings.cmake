@@ -26,3 +26,10 @@ else()
     $<$<NOT:$<CONFIG:Debug>>:-D_FORTIFY_SOURCE=2>)
   target_link_options(convgrad_flags INTERFACE -Wl,-z,relro,-z,now,-z,noexecstack)
 endif()
+
+# For code that calls the library, reads and compares, but computes little: with sanitizers compiling
+# it takes longer than running it. Fuzzers run for hours.
+add_library(convgrad_caller_flags INTERFACE)
+if(CONVGRAD_SANITIZE AND NOT CONVGRAD_FUZZ)
+  target_compile_options(convgrad_caller_flags INTERFACE -O0)
+endif()
