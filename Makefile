@@ -22,7 +22,7 @@ test-sanitize: setup ## pass all C++ tests under the address, undefined-behaviou
 	scripts/sanitize.sh all asan
 	scripts/sanitize.sh all tsan
 
-test-aarch64: ## build for 64-bit ARM and pass the tests of ops, plans and kernels under QEMU
+test-aarch64: ## build for 64-bit ARM and pass the tests of ops, graphs, plans and kernels under QEMU
 	scripts/setup.sh aarch64
 	JOBS=$(JOBS) scripts/test_aarch64.sh
 
