@@ -89,7 +89,7 @@ public:
         for (std::size_t i = 0; i < cases_.size(); ++i) {
             const cli::op_case &c = cases_[i];
             bar_.show(i, fmt::format("{} {} {} {}", to_string(c.kind), to_string(c.type),
-                             cli::to_string(c.data), cli::to_text(*c.problem)));
+                             to_string(c.data), cli::to_text(*c.problem)));
             try {
                 results_.push_back(known_or_measured(c));
             } catch (const cli::usage_error &) {
@@ -147,8 +147,8 @@ private:
         ratio r;
         r.op = to_string(c.kind);
         r.dtype = to_string(c.type);
-        r.data_format = cli::to_string(c.data);
-        r.weights_format = cli::to_string(c.weights);
+        r.data_format = to_string(c.data);
+        r.weights_format = to_string(c.weights);
         r.problem = cli::to_text(p, false);
         r.name = p.name;
         r.threads = on.threads();

@@ -37,7 +37,7 @@ void for_each_plan(int threads, dim mb, Body &&body) {
             c.problem = std::make_shared<problem_string>(text);
             c.kind = kind;
             for (const data_type type : types)
-                for (const auto data : {ops::data_format::nxc, ops::data_format::ncx})
+                for (const auto data : {data_format::nxc, data_format::ncx})
                     for (const auto weights : weights_formats_of(kind))
                         for (const isa set : all_isas) {
                             if (!sample.takes_next()) continue;
@@ -148,7 +148,7 @@ TEST(cut, same_bits_on_1_16_and_64_threads) {
             c.problem = std::make_shared<problem_string>(text);
             c.kind = kind;
             c.type = types[++number % 3];
-            c.data = number % 4 < 2 ? ops::data_format::nxc : ops::data_format::ncx;
+            c.data = number % 4 < 2 ? data_format::nxc : data_format::ncx;
             c.weights = weights_formats_of(kind)[0];
             const conv::problem p = make_call(c, false).problem;
             if (conv::macs(p) > most_macs) continue;
