@@ -58,11 +58,28 @@ struct shape {
     [[nodiscard]] std::size_t dst_bytes() const {
         return turns() ? dst.turned_bytes(is_split()) : dst.bytes();
     }
-    /// By the problem alone: enough blocks for a large device, and parts that are worth their sums.
+    /// By the problem alone: as few rounds of blocks on a nominal large device as make up for the
+    /// sums of parts and for what each block starts with.
     [[nodiscard]] wide wanted_parts() const {
-        constexpr wide blocks = 528, shortest = 512;
-        const wide most = std::max<wide>(1, positions_of(merged) / shortest);
-        return std::clamp<wide>(cover(blocks, std::max<wide>(tiles, 1)), 1, most);
+        constexpr wide at_once = 264, most_parts = 512, start = 10;  // start: in steps
+        constexpr double step_seconds = 2e-6, sum_rate = 2e12;       // bytes, written and read
+        const wide steps = std::max<wide>(
+            1, cover(positions_of(merged) * static_cast<wide>(size_of(merged.type)), 128));
+        const double part_bytes =
+            8.0
+            * static_cast<double>(merged.groups * merged.oc * merged.ic / groups * taps_of(merged));
+        wide best = 1;
+        double least = 1e30;
+        for (wide parts = 1; parts <= std::min(steps, most_parts); ++parts) {
+            const wide rounds = cover(std::max<wide>(1, tiles) * parts, at_once);
+            const double seconds =
+                static_cast<double>(rounds * (cover(steps, parts) + start)) * step_seconds
+                + static_cast<double>(parts) * part_bytes / sum_rate;
+            if (seconds >= least) continue;
+            least = seconds;
+            best = parts;
+        }
+        return best;
     }
     /// Sums get what the limit leaves.
     [[nodiscard]] engines::plan_limits rest(const engines::plan_limits &limits) const {

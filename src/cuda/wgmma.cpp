@@ -48,7 +48,8 @@ struct shape {
         : groups(merged_groups(p)), merged(merge(p, groups)),
           in(is_backward(p) ? merged.oc : merged.ic), out(is_backward(p) ? merged.ic : merged.oc),
           input(merged, !is_backward(p)) {
-        columns = out <= 32 ? 32 : out <= 64 || (out - 1) % 128 < 64 || is_split(p) ? 64 : 128;
+        columns = out <= 32 ? 32 : out <= 64 || (out - 1) % 128 < 64 ? 64 : 128;
+        if (is_split(p) && out < 256) columns = std::min(columns, 64);
         weights = merged.groups * out * taps_of(p) * channels();
         const wide bytes = weights * (is_split(p) ? 2 : 1) * static_cast<wide>(size_of(p.type));
         weights_bytes = static_cast<std::size_t>(cover(bytes, alignment)) * alignment;
@@ -195,6 +196,7 @@ std::string refuse_wgmma(const problem &p) {
     if (!fits_32_bits(p)) return "sizes need 64-bit indices";
     if (taps_of(p) > wgmma_most_taps)
         return "more than " + std::to_string(wgmma_most_taps) + " taps";
+    if (make_data_args(p, wgmma_rows, 32).tiles >= wide{1} << 31) return "too many tiles";
     // Products of split values drop what lies below their last bit, which shows in short sums.
     constexpr wide shortest = 3;
     if ((is_backward(p) ? p.oc : p.ic) < shortest) return "fewer than 3 channels in a sum";

@@ -6,9 +6,10 @@
 namespace convgrad::cuda {
 
 /// Greatest common divisor.
-__device__ inline wide gcd(wide a, wide b) {
+template <typename I>
+__device__ inline I gcd(I a, I b) {
     while (b != 0) {
-        const wide r = a % b;
+        const I r = a % b;
         a = b;
         b = r;
     }
@@ -22,39 +23,52 @@ struct axis_phase {
     I count, taps, in, in_first, in_step, shift, out_first, out_step, tap_first, tap_step;
 };
 
+/// Computed with the index type: 64-bit division is slow, and what is given fits.
 template <typename I>
-__device__ axis_phase<I> make_phase(const data_axis_args &a, bool backward, wide phase) {
+__device__ axis_phase<I> make_phase(const data_axis_args &a, bool backward, wide phase_number) {
     axis_phase<I> f;
+    const I phase = static_cast<I>(phase_number), stride = static_cast<I>(a.stride),
+            dilation = static_cast<I>(a.dilation), pad = static_cast<I>(a.pad),
+            kernel = static_cast<I>(a.kernel);
     f.in = static_cast<I>(a.in);
     if (!backward) {
         f.count = static_cast<I>(a.out);
-        f.taps = static_cast<I>(a.kernel);
-        f.in_first = static_cast<I>(-a.pad);
-        f.in_step = static_cast<I>(a.stride);
-        f.shift = static_cast<I>(a.dilation);
+        f.taps = kernel;
+        f.in_first = -pad;
+        f.in_step = stride;
+        f.shift = dilation;
         f.out_first = 0;
         f.out_step = 1;
         f.tap_first = 0;
         f.tap_step = 1;
         return f;
     }
-    // Taps k with k·dilation ≡ phase + pad modulo the stride, if there are any.
-    const wide common = gcd(a.stride, a.dilation), target = (phase + a.pad) % a.stride;
-    const wide every = a.stride / common;
-    f.count = static_cast<I>((a.out - phase + a.stride - 1) / a.stride);
-    f.out_first = static_cast<I>(phase);
-    f.out_step = static_cast<I>(a.stride);
     f.in_step = 1;
-    wide first = 0;
+    f.out_first = phase;
+    f.out_step = stride;
+    if (stride == 1) {
+        f.count = static_cast<I>(a.out);
+        f.taps = kernel;
+        f.tap_first = 0;
+        f.tap_step = 1;
+        f.in_first = pad;
+        f.shift = -dilation;
+        return f;
+    }
+    // Taps k with k·dilation ≡ phase + pad modulo the stride, if there are any.
+    const I common = gcd(stride, dilation), target = (phase + pad) % stride;
+    const I every = stride / common;
+    f.count = (static_cast<I>(a.out) - phase + stride - 1) / stride;
+    I first = 0;
     if (target % common == 0)
-        while (first < a.kernel && first * a.dilation % a.stride != target) ++first;
-    const bool none = target % common != 0 || first >= a.kernel;
-    f.taps = none ? I(0) : static_cast<I>((a.kernel - first + every - 1) / every);
-    f.tap_first = static_cast<I>(first);
-    f.tap_step = static_cast<I>(every);
+        while (first < kernel && first * dilation % stride != target) ++first;
+    const bool none = target % common != 0 || first >= kernel;
+    f.taps = none ? I(0) : (kernel - first + every - 1) / every;
+    f.tap_first = first;
+    f.tap_step = every;
     // Exact: the remainder is 0.
-    f.in_first = none ? I(0) : static_cast<I>((phase + a.pad - first * a.dilation) / a.stride);
-    f.shift = static_cast<I>(-(every * a.dilation / a.stride));
+    f.in_first = none ? I(0) : (phase + pad - first * dilation) / stride;
+    f.shift = -(every * dilation / stride);
     return f;
 }
 

@@ -257,41 +257,69 @@ __device__ inline void multiply_stage(
     }
 }
 
-/// Stores a warp's sums: lanes hold pairs of neighbouring channels, of two rows.
+/// A thread's sums: pairs of neighbouring channels, of two rows.
 template <typename T, int N>
-__device__ inline void store_sums(const wgmma_args &q, const data_tile &s, float (&sum)[N / 2],
-    int lane, int warp, wide first_row, wide first_column, wide group) {
-    const data_args &p = q.data;
-    const int columns = static_cast<int>(q.out_channels - first_column) - lane % 4 * 2;
-    const wide first_channel = group * q.out_channels + first_column + lane % 4 * 2;
+struct store {
+    const wgmma_args &q;
+    const data_tile &s;
+    const float (&sum)[N / 2];
+    wide first_row, first_channel;  // of the output
+    int row;                        // of the tile, the first one
+    int columns;                    // from this thread's first one on
+
+    /// Calls body(channel, row, sum) for each sum that is stored.
+    template <typename Body>
+    __device__ void for_each(Body &&body) const {
 #pragma unroll
-    for (int h = 0; h < 2; ++h) {
-        const int r = warp * 16 + lane / 4 + h * 8;
-        if (s.out_at[r] < 0) continue;
-        T *const out =
-            static_cast<T *>(p.end.out) + s.out_at[r] + first_channel * p.end.out_strides.c;
+        for (int h = 0; h < 2; ++h) {
+            if (s.out_at[row + h * 8] < 0) continue;
 #pragma unroll
-        for (int j = 0; j < N / 8; ++j) {
-            if (j * 8 >= columns) break;
-            T pair[2];
+            for (int j = 0; j < N / 8; ++j)
 #pragma unroll
-            for (int e = 0; e < 2; ++e) {
-                if (e == 1 && j * 8 + 1 >= columns) break;
-                float v = sum[j * 4 + h * 2 + e];
-                const wide channel = first_channel + j * 8 + e;
-                if (!is_finite(v))
-                    v = careful_output<T>(p, s.phase, static_cast<int>(first_row) + r, channel);
-                if (q.plain == 0)
-                    v = finish_sum<T>(p.end, v, channel,
-                        s.out_at[r] + channel * p.end.out_strides.c,
-                        s.add_at[r] + channel * p.end.add_strides.c);
-                round_to(pair[e], v);
-                if (q.pairs == 0) out[(j * 8 + e) * p.end.out_strides.c] = pair[e];
-            }
-            if (q.pairs != 0) store_pair(out + j * 8, pair);
+                for (int e = 0; e < 2; ++e)
+                    if (j * 8 + e < columns) body(j * 8 + e, row + h * 8, sum[j * 4 + h * 2 + e]);
         }
     }
-}
+    __device__ T *out(int r) const {
+        return static_cast<T *>(q.data.end.out) + s.out_at[r]
+               + first_channel * q.data.end.out_strides.c;
+    }
+    __device__ bool all_finite() const {
+        bool fine[4] = {true, true, true, true};
+#pragma unroll
+        for (int i = 0; i < N / 2; ++i) fine[i % 4] = fine[i % 4] && is_finite(sum[i]);
+        return fine[0] && fine[1] && fine[2] && fine[3];
+    }
+    __device__ void pairs() const {
+#pragma unroll
+        for (int h = 0; h < 2; ++h) {
+            if (s.out_at[row + h * 8] < 0) continue;
+            T *const to = out(row + h * 8);
+#pragma unroll
+            for (int j = 0; j < N / 8; ++j) {
+                if (j * 8 >= columns) break;
+                T pair[2];
+                round_to(pair[0], sum[j * 4 + h * 2]);
+                round_to(pair[1], sum[j * 4 + h * 2 + 1]);
+                store_pair(to + j * 8, pair);
+            }
+        }
+    }
+    __device__ void plain() const {
+        const wide step = q.data.end.out_strides.c;
+        for_each([&](int c, int r, float v) { round_to(out(r)[c * step], v); });
+    }
+    __device__ void with_all() const {
+        const epilogue_args &end = q.data.end;
+        for_each([&](int c, int r, float v) {
+            const wide channel = first_channel + c;
+            if (!is_finite(v))
+                v = careful_output<T>(q.data, s.phase, static_cast<int>(first_row) + r, channel);
+            store_result<T>(end, v, channel, s.out_at[r] + channel * end.out_strides.c,
+                s.add_at[r] + channel * end.add_strides.c);
+        });
+    }
+};
 
 template <typename T, int N, bool Fast>
 __device__ void data_product(const wgmma_args &q) {
@@ -302,19 +330,22 @@ __device__ void data_product(const wgmma_args &q) {
         (static_cast<unsigned>(__cvta_generic_to_shared(shared_bytes)) + 1023U) & ~1023U;
     const data_args &p = q.data;
     const int t = static_cast<int>(threadIdx.x), lane = t % 32, warp = t / 32;
-    for (wide tile = blockIdx.x; tile < p.tiles; tile += gridDim.x) {
-        wide rest = tile;
-        const wide first_column = rest % p.tiles_n * N;
-        rest /= p.tiles_n;
-        const wide first_row = rest % p.tiles_m * rows;
-        rest /= p.tiles_m;
-        const wide group = rest % q.groups;
-        rest /= q.groups;
+    for (unsigned tile = blockIdx.x; tile < static_cast<unsigned>(p.tiles); tile += gridDim.x) {
+        // 32 bits are enough, and 64-bit division is slow.
+        unsigned rest = tile;
+        const auto take = [&](wide of) {
+            const unsigned length = static_cast<unsigned>(of), mine = rest % length;
+            rest /= length;
+            return static_cast<wide>(mine);
+        };
+        const wide first_column = take(p.tiles_n) * N, first_row = take(p.tiles_m) * rows,
+                   group = take(q.groups);
         __syncthreads();
         if (t < 3) {
-            wide phase = rest;
-            for (int d = 2; d > t; --d) phase /= p.phases[d];
-            s.phase[t] = make_phase<int>(p.x[t], p.backward != 0, phase % p.phases[t]);
+            unsigned phase = rest;
+            for (int d = 2; d > t; --d) phase /= static_cast<unsigned>(p.phases[d]);
+            s.phase[t] = make_phase<int>(
+                p.x[t], p.backward != 0, phase % static_cast<unsigned>(p.phases[t]));
         }
         __syncthreads();
         const wide all_rows = p.mb * s.phase[0].count * s.phase[1].count * s.phase[2].count;
@@ -341,7 +372,16 @@ __device__ void data_product(const wgmma_args &q) {
             if (stage == ring + copies::ring_bytes) stage = ring;
         }
         asm volatile("cp.async.wait_group 0;");
-        store_sums<T, N>(q, s, sum, lane, warp, first_row, first_column, group);
+        const int column = lane % 4 * 2;
+        const store<T, N> results{q, s, sum, first_row,
+            group * q.out_channels + first_column + column, warp * 16 + lane / 4,
+            static_cast<int>(q.out_channels - first_column) - column};
+        if (q.plain == 0 || !results.all_finite())
+            results.with_all();
+        else if (q.pairs != 0)
+            results.pairs();
+        else
+            results.plain();
     }
 }
 
