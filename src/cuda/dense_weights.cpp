@@ -44,7 +44,7 @@ struct shape {
         const wide oc = merged.oc;
         if (warpgroups) {
             columns = wgmma_rows;
-            rows = oc <= 32 ? 32 : oc <= 64 || (oc - 1) % 128 < 64 || is_f32() ? 64 : 128;
+            rows = oc <= 32 ? 32 : oc <= 64 || (oc - 1) % 128 < 64 ? 64 : 128;
         }
         tiles_m = cover(oc, rows);
         tiles_n =
@@ -89,16 +89,20 @@ struct shape {
         return left;
     }
     [[nodiscard]] kernel code() const {
-        const kernel n32 = kernel::wgmma_weights_n32_f32, n64 = kernel::wgmma_weights_n64_f32;
+        constexpr kernel exact[] = {kernel::wgmma_weights_n32_f32, kernel::wgmma_weights_n64_f32,
+            kernel::wgmma_weights_n128_f32};
+        constexpr kernel fast[] = {kernel::wgmma_weights_n32_tf32, kernel::wgmma_weights_n64_tf32,
+            kernel::wgmma_weights_n128_tf32};
         if (!warpgroups)
             return is_fast(merged) ? kernel::dense_weights_tf32
                                    : of_type(kernel::dense_weights_f32, merged.type);
-        if (is_fast(merged))
-            return rows == 32 ? kernel::wgmma_weights_n32_tf32 : kernel::wgmma_weights_n64_tf32;
-        if (rows == 128)
-            return merged.type == data_type::bf16 ? kernel::wgmma_weights_n128_bf16
-                                                  : kernel::wgmma_weights_n128_f16;
-        return of_type(rows == 32 ? n32 : n64, merged.type);
+        const int which = rows == 32 ? 0 : rows == 64 ? 1 : 2;
+        return is_fast(merged) ? fast[which] : of_type(exact[which], merged.type);
+    }
+    [[nodiscard]] int shared() const {
+        return !warpgroups               ? dense_weights_shared
+               : is_split() && rows > 64 ? wgmma_weights_wide_shared
+                                         : wgmma_weights_shared;
     }
 };
 
@@ -170,12 +174,9 @@ private:
             args.dst_strides = dst.strides;
             args.dst_group = dst.group;
         }
-        if (shape_.warpgroups)
-            on.launch(
-                shape_.code(), args.weights.tiles, wgmma_threads, &args, wgmma_weights_shared);
-        else
-            on.launch(shape_.code(), args.weights.tiles, dense_weights_threads, &args,
-                dense_weights_shared);
+        on.launch(shape_.code(), args.weights.tiles,
+            shape_.warpgroups ? wgmma_threads : dense_weights_threads, &args,
+            static_cast<std::size_t>(shape_.shared()));
         sums_.finish(problem_, data, workspace, on);
     }
 

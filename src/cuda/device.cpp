@@ -76,8 +76,8 @@ void load_kernels(device &d) {
          i <= static_cast<std::size_t>(kernel::wgmma_data_n128_tf32); ++i)
         allow(static_cast<kernel>(i), wgmma_shared(128, 2));
     for (auto i = static_cast<std::size_t>(kernel::wgmma_weights_n32_f32);
-         i <= static_cast<std::size_t>(kernel::wgmma_weights_n128_f16); ++i)
-        allow(static_cast<kernel>(i), wgmma_weights_shared);
+         i <= static_cast<std::size_t>(kernel::wgmma_weights_n128_tf32); ++i)
+        allow(static_cast<kernel>(i), wgmma_weights_wide_shared);
 }
 
 void make_pool(device &d) {

@@ -38,6 +38,11 @@ channel_sum_args make_channel_sums(const conv::problem &p) {
     return s;
 }
 
+void launch_sums(const sum_args &sums, const lane &on) {
+    const wide elements = sums.length >= many_sums ? threads : 32;  // of a block
+    on.launch(kernel::sum_parts, (sums.length + elements - 1) / elements, threads, &sums);
+}
+
 }  // namespace
 
 gradient_sums::gradient_sums(
@@ -75,7 +80,7 @@ void gradient_sums::finish(
     sum_args sums = weights_;
     sums.partial = partial(workspace);
     sums.out = data.weights;
-    on.launch(kernel::sum_parts, (sums.length + 31) / 32, threads, &sums);
+    launch_sums(sums, on);
     if (p.diff_bias == conv::bias_gradient::none) return;
     channel_sum_args channels = channels_;
     channels.data = p.diff_bias == conv::bias_gradient::from_dst ? data.dst : data.src;
@@ -86,7 +91,7 @@ void gradient_sums::finish(
     sum_args bias = bias_;
     bias.partial = channels.partial;
     bias.out = data.bias;
-    on.launch(kernel::sum_parts, (bias.length + 31) / 32, threads, &bias);
+    launch_sums(bias, on);
 }
 
 }  // namespace convgrad::cuda

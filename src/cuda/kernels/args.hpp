@@ -76,6 +76,9 @@ struct sum_args {
     std::int32_t accumulate;
 };
 
+/// From so many elements on, a thread adds all parts of one.
+constexpr wide many_sums = 32768;
+
 /// Sums over batch and space, by channel.
 struct channel_sum_args {
     const void *data;
@@ -228,6 +231,8 @@ constexpr int wgmma_shared(int columns, int copies) {
 
 /// Weights gradients: the most that a block takes.
 constexpr int wgmma_weights_shared = wgmma_stages * 34816 + 1024;
+/// By tiles of 128 output channels, f32.
+constexpr int wgmma_weights_wide_shared = wgmma_stages * 51200 + 1024;
 
 /// Weights as wgmma_args has them, with zeros between merged groups.
 struct merge_args {

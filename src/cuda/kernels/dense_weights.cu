@@ -104,7 +104,7 @@ struct weights_copier {
                 const position here = at[k];
                 copy_16(base + l::a_bytes + static_cast<unsigned>(k) * l::b_row
                             + static_cast<unsigned>(t % l::b_pieces) * 16,
-                    reader.src + here.src, reader.is_inside(here));
+                    reader.src + here.src, reader.is_inside(q.weights, here));
             }
             ++loaded;
         }

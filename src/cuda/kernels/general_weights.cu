@@ -242,6 +242,71 @@ __device__ void store_sum(const sum_args &p, float v, wide at) {
     round_to(*out, v);
 }
 
+/// Stores one sum where the output has it.
+__device__ inline void store_element(const sum_args &p, float v, wide e) {
+    wide at = 0;
+    if (e < (wide{1} << 31)) {  // 64-bit division is slow
+        unsigned rest = static_cast<unsigned>(e);
+        for (int d = 5; d >= 0; --d) {
+            const unsigned length = static_cast<unsigned>(p.lengths[d]);
+            if (length == 1) continue;
+            at += rest % length * p.strides[d];
+            rest /= length;
+        }
+    } else {
+        for (int d = 5; d >= 0; --d) {
+            at += e % p.lengths[d] * p.strides[d];
+            e /= p.lengths[d];
+        }
+    }
+    if (p.type == element::f32)
+        store_sum<float>(p, v, at);
+    else if (p.type == element::bf16)
+        store_sum<bf16>(p, v, at);
+    else
+        store_sum<f16>(p, v, at);
+}
+
+/// 32 neighbouring elements by 8 chains: chain i adds the parts i, i + 8, …, then the chains are
+/// added as a tree.
+__device__ inline void add_few(const sum_args &p) {
+    __shared__ float chains[threads];
+    const int t = static_cast<int>(threadIdx.x), chain = t / 32;
+    const wide tiles = (p.length + 31) / 32;
+    for (wide tile = blockIdx.x; tile < tiles; tile += gridDim.x) {
+        const wide e = tile * 32 + t % 32;
+        float v = 0;
+        if (e < p.length)
+#pragma unroll 4
+            for (wide part = chain; part < p.parts; part += 8) v += p.partial[part * p.length + e];
+        __syncthreads();
+        chains[t] = v;
+        __syncthreads();
+        for (int half = 4; half > 0; half /= 2) {
+            if (chain < half) chains[t] += chains[t + half * 32];
+            __syncthreads();
+        }
+        if (chain == 0 && e < p.length) store_element(p, chains[t], e);
+    }
+}
+
+/// The same sums, where there are elements enough for a thread each.
+__device__ inline void add_many(const sum_args &p) {
+    for (wide e = static_cast<wide>(blockIdx.x) * threads + static_cast<int>(threadIdx.x);
+         e < p.length; e += static_cast<wide>(gridDim.x) * threads) {
+        float chain[8] = {0, 0, 0, 0, 0, 0, 0, 0};
+        for (wide part = 0; part < p.parts; part += 8)
+#pragma unroll
+            for (int i = 0; i < 8; ++i)
+                if (part + i < p.parts) chain[i] += p.partial[(part + i) * p.length + e];
+#pragma unroll
+        for (int half = 4; half > 0; half /= 2)
+#pragma unroll
+            for (int i = 0; i < half; ++i) chain[i] += chain[i + half];
+        store_element(p, chain[0], e);
+    }
+}
+
 }  // namespace code
 
 #define CONVGRAD_KERNEL(name, T, I, BM, BN, TM, TN)                                                \
@@ -268,40 +333,12 @@ CONVGRAD_CHANNEL_SUM(channel_sum_f32, float)
 CONVGRAD_CHANNEL_SUM(channel_sum_bf16, bf16)
 CONVGRAD_CHANNEL_SUM(channel_sum_f16, f16)
 
-/// 32 neighbouring elements by 8 chains: chain i adds the parts i, i + 8, …, then the chains are
-/// added as a tree.
 extern "C" __global__ void __launch_bounds__(threads)
     sum_parts(const __grid_constant__ sum_args p) {
-    __shared__ float chains[threads];
-    const int t = static_cast<int>(threadIdx.x), chain = t / 32;
-    const wide tiles = (p.length + 31) / 32;
-    for (wide tile = blockIdx.x; tile < tiles; tile += gridDim.x) {
-        const wide e = tile * 32 + t % 32;
-        float v = 0;
-        if (e < p.length)
-#pragma unroll 4
-            for (wide part = chain; part < p.parts; part += 8) v += p.partial[part * p.length + e];
-        __syncthreads();
-        chains[t] = v;
-        __syncthreads();
-        for (int half = 4; half > 0; half /= 2) {
-            if (chain < half) chains[t] += chains[t + half * 32];
-            __syncthreads();
-        }
-        if (chain != 0 || e >= p.length) continue;
-        v = chains[t];
-        wide at = 0, rest = e;
-        for (int d = 5; d >= 0; --d) {
-            at += rest % p.lengths[d] * p.strides[d];
-            rest /= p.lengths[d];
-        }
-        if (p.type == element::f32)
-            store_sum<float>(p, v, at);
-        else if (p.type == element::bf16)
-            store_sum<bf16>(p, v, at);
-        else
-            store_sum<f16>(p, v, at);
-    }
+    if (p.length >= many_sums)
+        add_many(p);
+    else
+        add_few(p);
 }
 
 }  // namespace convgrad::cuda

@@ -42,7 +42,6 @@ template <typename T>
 struct tap_reader {
     const T *src;
     int dx[3];
-    unsigned in[3];
     bool there;
 
     __device__ tap_reader(const dense_weights_args &q, wide group, wide piece) {
@@ -56,13 +55,13 @@ struct tap_reader {
             dx[d] = static_cast<int>(tap % p.x[d].kernel * p.x[d].dilation);
             tap /= p.x[d].kernel;
             src += dx[d] * q.src_strides.x[d];
-            in[d] = static_cast<unsigned>(p.x[d].in);
         }
     }
-    __device__ bool is_inside(const position &at) const {
-        return there && static_cast<unsigned>(at.x[0] + dx[0]) < in[0]
-               && static_cast<unsigned>(at.x[1] + dx[1]) < in[1]
-               && static_cast<unsigned>(at.x[2] + dx[2]) < in[2];
+    __device__ bool is_inside(const weights_args &p, const position &at) const {
+        const auto inside = [&](int d) {
+            return static_cast<unsigned>(at.x[d] + dx[d]) < static_cast<unsigned>(p.x[d].in);
+        };
+        return there && inside(0) && inside(1) && inside(2);
     }
 };
 

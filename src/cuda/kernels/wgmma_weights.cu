@@ -82,7 +82,7 @@ struct weights_copier {
                             + (l::turns ? swizzled(k, piece, l::block)
                                         : static_cast<unsigned>(k) * l::a_row
                                               + static_cast<unsigned>(piece) * 16),
-                    reader.src + here.src, reader.is_inside(here));
+                    reader.src + here.src, reader.is_inside(q.weights, here));
             }
 #pragma unroll
             for (int i = 0; i < l::b_rows / l::b_step; ++i) {
@@ -210,7 +210,8 @@ template <typename T, int N, bool Fast>
 __device__ void weights_product(const dense_weights_args &q) {
     constexpr bool exact = sizeof(T) == 4 && !Fast;
     using l = layout<T, N, exact>;
-    static_assert(l::ring_bytes + 1024 <= wgmma_weights_shared);
+    static_assert(l::ring_bytes + 1024
+                  <= (exact && N == 128 ? wgmma_weights_wide_shared : wgmma_weights_shared));
     extern __shared__ unsigned char shared_bytes[];
     __shared__ position positions[stages][l::depth];
     const unsigned ring =
@@ -271,7 +272,8 @@ __device__ void weights_product(const dense_weights_args &q) {
 #define CONVGRAD_BODY(...)
 #endif
 #define CONVGRAD_WEIGHTS(name, T, n, fast)                                                         \
-    extern "C" __global__ void __launch_bounds__(threads, 2)                                       \
+    extern "C" __global__ void __launch_bounds__(                                                  \
+        threads, sizeof(T) == 4 && !fast && n > 64 ? 1 : 2)                                        \
         name(const __grid_constant__ dense_weights_args p) {                                       \
         CONVGRAD_BODY(weights_product<T, n, fast>(p);)                                             \
     }
@@ -282,7 +284,6 @@ __device__ void weights_product(const dense_weights_args &q) {
     CONVGRAD_WEIGHTS(wgmma_weights_n##n##_tf32, float, n, true)
 CONVGRAD_COLUMNS(32)
 CONVGRAD_COLUMNS(64)
-CONVGRAD_WEIGHTS(wgmma_weights_n128_bf16, bf16, 128, false)
-CONVGRAD_WEIGHTS(wgmma_weights_n128_f16, f16, 128, false)
+CONVGRAD_COLUMNS(128)
 
 }  // namespace convgrad::cuda
