@@ -230,9 +230,12 @@ prediction predict_weights(
     // Shares of the tensor rate, as measured on an H200, whose `mma` reaches less of it than older
     // ones do; f32 takes three products at half of it.
     const double older = on.warpgroups ? 1 : 2;
-    const double share = p.type != data_type::f32 ? (warpgroups ? 0.17 : 0.085 * older)
-                         : is_fast(p)             ? (warpgroups ? 0.075 : 0.055 * older)
-                                                  : (warpgroups ? 0.052 : 0.046 * older);
+    const bool wide_tiles = s.rows > 64;
+    double share = p.type != data_type::f32 ? 0.085 * older : 0.052 * older;
+    if (warpgroups)
+        share = p.type != data_type::f32 ? 0.2
+                : is_fast(p)             ? (wide_tiles ? 0.115 : 0.077)
+                                         : (wide_tiles ? 0.073 : 0.052);
     double packed = s.src.direct() ? 0 : static_cast<double>(s.src.bytes());
     if (s.turns() || !s.dst.direct()) packed += static_cast<double>(s.dst_bytes());
     made.seconds = 1e-5 + (packed * 3 + static_cast<double>(sums.workspace()) * 2) / on.memory

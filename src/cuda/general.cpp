@@ -251,7 +251,10 @@ std::string_view code_for(const architecture &on) {
 prediction predict_general(
     const problem &p, const architecture &on, tile_kind kind, const engines::plan_limits &limits) {
     // Shares of the rate that tiles reach when they are full: loads of few columns weigh more.
-    const double share = kind == tile_kind::general ? 0.35 : kind == tile_kind::narrow ? 0.08 : 0.2;
+    const bool weights = p.what == pass::backward_weights;
+    const double share = kind == tile_kind::general  ? (weights ? 0.24 : 0.35)
+                         : kind == tile_kind::narrow ? 0.08
+                                                     : 0.2;
     double macs = 0;
     prediction made;
     if (p.what == pass::backward_weights) {

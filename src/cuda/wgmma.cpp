@@ -49,7 +49,6 @@ struct shape {
           in(is_backward(p) ? merged.oc : merged.ic), out(is_backward(p) ? merged.ic : merged.oc),
           input(merged, !is_backward(p)) {
         columns = out <= 32 ? 32 : out <= 64 || (out - 1) % 128 < 64 ? 64 : 128;
-        if (is_split(p) && out < 256) columns = std::min(columns, 64);
         weights = merged.groups * out * taps_of(p) * channels();
         const wide bytes = weights * (is_split(p) ? 2 : 1) * static_cast<wide>(size_of(p.type));
         weights_bytes = static_cast<std::size_t>(cover(bytes, alignment)) * alignment;
@@ -224,8 +223,8 @@ prediction predict_wgmma(
     const double packing =
         (s.input.direct() ? 0 : static_cast<double>(s.input.bytes()) * 3 / on.memory);
     made.seconds = 8e-6 + packing
-                   + std::max({least_bytes(p) / on.memory, macs / (on.tensor * 0.6),
-                       bytes / (on.memory * 0.85)});
+                   + std::max({least_bytes(p) / on.memory, macs / (on.tensor * 0.7),
+                       bytes / (on.memory * 1.1)});
     return made;
 }
 

@@ -10,12 +10,6 @@ __device__ inline void copy_16(unsigned to, const void *from, bool there) {
     asm volatile(
         "cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(there ? 16 : 0));
 }
-/// The same, kept in the first-level cache: for what is read again soon.
-__device__ inline void copy_16_again(unsigned to, const void *from, bool there) {
-    asm volatile(
-        "cp.async.ca.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(there ? 16 : 0));
-}
-
 __device__ inline void load_matrices(unsigned at, unsigned (&r)[4]) {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
                  : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])

@@ -2,10 +2,10 @@
 //
 // A block computes 128 positions by N channels. Lines of 128 bytes along the sum (channels of one
 // tap, or several taps of few channels) go through a ring of stages in shared memory, swizzled, by
-// asynchronous copies that write zeros where padding is. Taps run faster than channels, so that the
-// first-level cache serves the neighbours. f32 is split into two TF32 parts, three products, and
-// the sum of each line is added to the total by a rounded addition: sums inside the tensor unit are
-// cut off, not rounded. Groups of few channels are merged, with zeros for the weights between them.
+// asynchronous copies that write zeros where padding is. f32 is split into two TF32 parts, three
+// products, and the sum of each line is added to the total by a rounded addition: sums inside the
+// tensor unit are cut off, not rounded. Groups of few channels are merged, with zeros for the
+// weights between them.
 #include "implicit.cuh"
 #include "tensor.cuh"
 #include "wgmma.cuh"
@@ -167,7 +167,7 @@ struct copier {
 #pragma unroll
             for (int i = 0; i < a_rows; ++i) {
                 const row_place row = s.in[static_cast<int>(threadIdx.x) / 8 + step_rows * i];
-                copy_16_again(base + static_cast<unsigned>(i * step_rows) * line, from + row.at,
+                copy_16(base + static_cast<unsigned>(i * step_rows) * line, from + row.at,
                     there && (row.inside >> tap & 1) != 0);
             }
             const char *w = weights + at.weights;
