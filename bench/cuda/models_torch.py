@@ -19,8 +19,8 @@ DEFAULT = [
     ("convnext_tiny", 128, ("tf32", "f32", "bf16")),
     ("mobilenet_v2", 128, ("f32", "bf16")),
     ("efficientnet_b0", 128, ("f32", "bf16")),
-    ("resnext50_32x4d", 64, ("tf32", "bf16")),
-    ("resnet50", 64, ("bf16",)),
+    ("resnext50_32x4d", 64, ("f32", "tf32", "bf16")),
+    ("resnet50", 64, ("f32", "bf16")),
     ("regnet_y_1_6gf", 64, ("bf16",)),
 ]
 
