@@ -473,14 +473,16 @@ double gradient_bytes(const problem_sizes &s, double tile) {
     return 4 * s.groups * s.ic * s.oc * s.taps + std::min(map, tile);
 }
 
-/// Tiles of whole rows of which the input takes so many bytes, of `together` groups.
-double data_pieces(const problem_sizes &s, double bytes, double together = 1) {
-    constexpr double least_positions = 64;
+/// Tiles of whole rows of which the input takes so many bytes, of `together` groups, or smaller
+/// ones where a thread would have fewer than `each_thread`.
+double data_pieces(const problem_sizes &s, double bytes, double each_thread, double together) {
+    constexpr double least_positions = 64, threads = 64;
     const double row = s.x[2].length, rows = s.x[0].length * s.x[1].length;
+    const double maps = s.images * parts_of(s.groups, together);
     const double each = 4 * s.in_c * together * s.in_positions / (rows * row);
-    const double tile = std::max(least_positions, bytes / each);
-    return s.images * parts_of(s.groups, together)
-           * parts_of(rows, std::max(1.0, floor_of(tile / row)));
+    const double tile = std::max(
+        least_positions, std::min(bytes / each, rows * row * maps / (each_thread * threads)));
+    return maps * parts_of(rows, std::max(1.0, floor_of(tile / row)));
 }
 /// Tiles of so many output positions of `together` groups, where each part of the sums has all
 /// weights and all parts together have a limit.
@@ -520,9 +522,9 @@ prediction predict_folded(const problem_sizes &s, const kernel_set &k) {
     const double bytes = data_bytes(s, weights, 4 * weights, patch);
     if (is_amx(k))
         return {amx_folded(s, k), bytes,
-            data_pieces(s, patch, number(folded_groups(s.p, folded_taps(s.p))))};
+            data_pieces(s, patch, 4, number(folded_groups(s.p, folded_taps(s.p))))};
     return {seconds_with(cost_kind::folded_data, folded_data_work(s, k), k), bytes,
-        data_pieces(s, patch)};
+        data_pieces(s, patch, 4, 1)};
 }
 
 prediction predict_narrow(const problem_sizes &s, const kernel_set &k) {
@@ -532,7 +534,8 @@ prediction predict_narrow(const problem_sizes &s, const kernel_set &k) {
             gradient_bytes(s, 256 << 10), gradient_pieces(s, k, narrow_tile(s), narrow_groups(s))};
     const work_counts w = narrow_data_work(s, k);
     return {seconds_with(cost_kind::narrow_data, w, k),
-        data_bytes(s, w.weights, 1 << 20, 256 << 10), data_pieces(s, 256 << 10)};
+        data_bytes(s, w.weights, 1 << 20, 256 << 10),
+        data_pieces(s, 256 << 10, 10, narrow_groups(s))};
 }
 
 prediction predict_merged(const problem_sizes &s, const kernel_set &k) {

@@ -25,14 +25,15 @@ using engines::accuracy;
 constexpr double as_fast = 1.02;
 
 /// What predictions are compared by. Threads that share few pieces wait for the last of them, for
-/// up to a piece; counted for as many as there is work for, never for those at hand
-/// (bits would follow their number), and never for more than what one thread alone may lose by it.
+/// half a piece on average. Counted for as many as there is work for, never for those at hand: bits
+/// would follow their number.
 double weight_of(const prediction &cost) {
-    constexpr double least_seconds = 20e-6;  // of a thread's share
-    constexpr double fewest = 16, most_weight = 1.5;
+    constexpr double least_seconds = 20e-6;            // of a thread's share
+    constexpr double fewest = 16, most_waiting = 0.5;  // which bounds what one thread may lose
+    constexpr double of_a_piece = 0.5;
     const double threads = std::min<double>(most_cut_threads, cost.seconds / least_seconds);
     if (cost.pieces == 0 || threads < fewest) return cost.seconds;
-    return cost.seconds * std::min(most_weight, 1 + (threads - 1) / cost.pieces);
+    return cost.seconds * (1 + std::min(most_waiting, of_a_piece * (threads - 1) / cost.pieces));
 }
 
 constexpr std::size_t most_rows = 64;

@@ -92,6 +92,9 @@ prediction predict_winograd(const problem_sizes &s, winograd_tile tile, const ke
     // Zeros for the taps that residues lack cost as much as taps (3×3 with stride 2 took 0.8 to
     // 1.15 times as long as direct sums, where this says 0.65 to 0.8).
     if (map.lacks_taps()) seconds *= 1.4;
+    // Groups of two vectors or fewer: a map's few channels are transformed one after the other (32
+    // groups of 32 channels on 7×7, measured).
+    if (!s.weights && s.groups > 1 && std::max(s.ic, s.oc) <= 2.0 * k.lanes) seconds *= 1.3;
     // A tile for each of many small maps: none shares what it reads, and direct sums leave out taps
     // in the padding (3×3 maps of a layer with dilation 12 took 1.2 to 2 times as long).
     constexpr dim least_map = 8;

@@ -85,9 +85,19 @@ void winograd_data::choose_blocks() {
     const int threads = cut_threads(p_, kernels_);
     panels_each_ = panels_;
     const dim first = div_up(map_.count, wanted);
-    for (dim n = first; n <= 4 * first + 2 && map_.count / n >= most_rows; ++n) {
+    const auto share_of = [&](dim n) {
         set_tiles(div_up(map_.count, n));
-        if (fair_share(tasks_, skew(), threads) >= fair_enough) return;
+        return fair_share(tasks_, skew(), threads);
+    };
+    for (dim n = first; n <= 4 * first + 2 && map_.count / n >= most_rows; ++n) {
+        double best = share_of(n);
+        if (best < fair_enough) continue;
+        // A few blocks more may be a whole number for each thread (61 tasks, 64 threads).
+        dim found = n;
+        for (dim more = n + 1; more <= n + 4 && map_.count / more >= most_rows; ++more)
+            if (const double share = share_of(more); share > best) best = share, found = more;
+        set_tiles(div_up(map_.count, found));
+        return;
     }
     set_tiles(wanted);
     if (!share_panels(threads)) {
