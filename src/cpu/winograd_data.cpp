@@ -11,6 +11,7 @@
 #include "cpu/winograd_data.hpp"
 
 #include <cmath>
+#include <vector>
 
 #include "cpu/element.hpp"
 #include "cpu/tasks.hpp"
@@ -22,9 +23,6 @@ namespace {
 // Products of one chain of roundings, before it is added to the others.
 constexpr dim chain_products = 32;
 
-float *floats(char *p) {
-    return static_cast<float *>(static_cast<void *>(p));
-}
 char *bytes(float *p) {
     return static_cast<char *>(static_cast<void *>(p));
 }
@@ -40,14 +38,6 @@ struct winograd_data::scratch {
 };
 
 // --- memory -------------------------------------------------------------------------------------
-
-dim winograd_data::shared_u_floats() const {
-    return share_u_ ? sets() * map_.points * u_point_ : 0;
-}
-
-dim winograd_data::shared_v_floats() const {
-    return share_v_ ? sets() * blocks_ * v_floats() : 0;
-}
 
 dim winograd_data::filters_floats() const {
     return taps_ * (chunk_ * panel() + 16);
@@ -65,27 +55,35 @@ dim winograd_data::result_floats() const {
     return map_.rows * rows_ * map_.columns * panel();
 }
 
-dim winograd_data::scratch_floats() const {
-    return (share_v_ ? 0 : v_floats()) + map_.points * m_point_
-           + (share_u_ ? 0 : map_.points * u_point_) + filters_floats() + stage_floats()
-           + result_floats() + panel();
+winograd_data::shared winograd_data::lay_out_shared(memory_walk &memory) const {
+    shared all{};
+    all.u = memory.take<float>(share_u_ ? sets() * map_.points * u_point_ : 0);
+    all.v = memory.take<float>(share_v_ ? sets() * blocks_ * v_floats() : 0);
+    return all;
 }
 
-winograd_data::scratch winograd_data::make_scratch(float *memory) const {
+winograd_data::scratch winograd_data::lay_out(memory_walk &memory) const {
     scratch s{};
-    s.v = memory;
-    s.m = s.v + (share_v_ ? 0 : v_floats());
-    s.u = s.m + map_.points * m_point_;
-    s.filters = s.u + (share_u_ ? 0 : map_.points * u_point_);
-    s.stage = s.filters + filters_floats();
-    s.results = s.stage + stage_floats();
-    s.bias = s.results + result_floats();
+    s.v = memory.take<float>(share_v_ ? 0 : v_floats());
+    s.m = memory.take<float>(map_.points * m_point_);
+    s.u = memory.take<float>(share_u_ ? 0 : map_.points * u_point_);
+    s.filters = memory.take<float>(filters_floats());
+    s.stage = memory.take<float>(stage_floats());
+    s.results = memory.take<float>(result_floats());
+    s.bias = memory.take<float>(panel());
     return s;
 }
 
+std::size_t winograd_data::shared_bytes() const {
+    return bytes_of_walk([this](memory_walk &memory) { return lay_out_shared(memory); });
+}
+
+std::size_t winograd_data::scratch_bytes() const {
+    return bytes_of_walk([this](memory_walk &memory) { return lay_out(memory); });
+}
+
 std::size_t winograd_data::workspace() const {
-    return static_cast<std::size_t>(
-        4 * (shared_u_floats() + shared_v_floats() + workers_ * scratch_floats()));
+    return shared_bytes() + static_cast<std::size_t>(workers_) * scratch_bytes();
 }
 
 // --- execution ----------------------------------------------------------------------------------
@@ -106,10 +104,13 @@ winograd_data::task winograd_data::make_task(dim index) const {
 
 void winograd_data::execute(
     const conv::buffers &data, char *workspace, const executor &threads) const {
-    float *u = floats(workspace), *v = u + shared_u_floats(), *memory = v + shared_v_floats();
+    memory_walk memory(workspace);
+    const auto [u, v] = lay_out_shared(memory);
+    std::vector<scratch> own;
+    for (int w = 0; w < workers_; ++w) own.push_back(lay_out(memory));
     const executor workers = threads.limited(workers_);
-    const auto scratch_of = [&](int worker) {
-        return make_scratch(memory + worker * scratch_floats());
+    const auto scratch_of = [&](int worker) -> const scratch & {
+        return own[static_cast<std::size_t>(worker)];
     };
     if (share_u_)
         for_each_task(workers, sets() * panels_ * filter_chunks(), [&](int worker, dim index) {

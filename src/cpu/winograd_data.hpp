@@ -6,6 +6,7 @@
 #include "conv/problem.hpp"
 #include "cpu/kernels/kernels.hpp"
 #include "cpu/kernels/winograd.hpp"
+#include "cpu/memory_walk.hpp"
 #include "cpu/parallel.hpp"
 #include "cpu/phases.hpp"
 #include "cpu/winograd.hpp"
@@ -61,13 +62,18 @@ private:
 
     // Floats.
     [[nodiscard]] dim v_floats() const { return map_.points * v_point_; }
-    [[nodiscard]] dim shared_u_floats() const;
-    [[nodiscard]] dim shared_v_floats() const;
+    /// Of tiles that tasks share, where they do.
+    [[nodiscard]] dim shared_v_bytes() const { return 4 * sets() * blocks_ * v_floats(); }
     [[nodiscard]] dim filters_floats() const;
     [[nodiscard]] dim stage_floats() const;
     [[nodiscard]] dim result_floats() const;
-    [[nodiscard]] dim scratch_floats() const;
-    [[nodiscard]] scratch make_scratch(float *memory) const;
+    struct shared {
+        float *u, *v;
+    };
+    [[nodiscard]] shared lay_out_shared(memory_walk &memory) const;
+    [[nodiscard]] scratch lay_out(memory_walk &memory) const;
+    [[nodiscard]] std::size_t shared_bytes() const;
+    [[nodiscard]] std::size_t scratch_bytes() const;
 
     [[nodiscard]] winograd_map::block tiles_of(dim block) const {
         return map_.block_at(block * block_, std::min(block_, map_.count - block * block_));

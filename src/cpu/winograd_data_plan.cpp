@@ -118,7 +118,7 @@ bool winograd_data::stream_filters(int threads) {
     panels_each_ = 1;
     set_tiles(streamed_results / (4 * map_.points * panel()));
     const dim transforms = sets() * blocks_ * (in_c_ / least_chunk);
-    if (4 * shared_v_floats() <= std::min(most_streamed, 2 * filters) && transforms >= 2 * threads
+    if (shared_v_bytes() <= std::min(most_streamed, 2 * filters) && transforms >= 2 * threads
         && fair_share_on(tasks_, skew(), threads) >= fair_enough)
         return true;
     share_u_ = true;
@@ -143,7 +143,7 @@ void winograd_data::choose_chunks() {
 /// memory.
 bool winograd_data::share_panels(int threads) {
     share_v_ = true;
-    if (4 * shared_v_floats() > most_shared) return false;
+    if (shared_v_bytes() > most_shared) return false;
     const dim tiles = block_;
     dim best_blocks = blocks_, best_panels = 1;
     double best = 0;
@@ -166,10 +166,7 @@ bool winograd_data::share_panels(int threads) {
 
 /// Fewer workers first; then filters are transformed anew for each block; then smaller blocks.
 void winograd_data::fit_workspace(int threads, std::size_t limit) {
-    const auto least = [&] {
-        return static_cast<std::size_t>(
-            4 * (shared_u_floats() + shared_v_floats() + scratch_floats()));
-    };
+    const auto least = [&] { return shared_bytes() + scratch_bytes(); };
     if (least() > limit && share_v_) {
         share_v_ = false;
         panels_each_ = panels_;
@@ -182,8 +179,7 @@ void winograd_data::fit_workspace(int threads, std::size_t limit) {
     }
     while (least() > limit && block_ > 1) set_tiles(block_ / 2);
     check_workspace("convolution", least(), limit);
-    const auto each = static_cast<std::size_t>(4 * scratch_floats());
-    const std::size_t rest = limit - (least() - each);
+    const std::size_t each = scratch_bytes(), rest = limit - shared_bytes();
     workers_ = static_cast<int>(std::min<dim>(
         {std::max(threads, 1), std::max<dim>(tasks_, 1), static_cast<dim>(rest / each)}));
 }

@@ -40,19 +40,20 @@ conv::problem one_group(conv::problem p) {
     return p;
 }
 
-float *floats(char *p) {
-    return static_cast<float *>(static_cast<void *>(p));
-}
-
 }  // namespace
 
 struct winograd_weights::memory {
     float *v, *y;
-    float *sums;     // [point or tap][panel][input channel][panel]
-    float *scratch;  // of all workers
-    int *infinite;   // not zero: a result is not finite
+    float *sums;  // [point or tap][panel][input channel][panel]
+    float *stage;
+    int *infinite;  // not zero: a result is not finite
+    char *scratch;  // of all workers
+    std::size_t scratch_each;
 
-    [[nodiscard]] float *of(int worker, dim each) const { return scratch + worker * each; }
+    [[nodiscard]] void *of(int worker) const {
+        return scratch + static_cast<std::size_t>(worker) * scratch_each;
+    }
+    [[nodiscard]] float *floats_of(int worker) const { return static_cast<float *>(of(worker)); }
 };
 
 // --- blocks -------------------------------------------------------------------------------------
@@ -107,7 +108,7 @@ void winograd_weights::choose_tasks() {
 /// Groups at a time, so that they keep all threads busy together.
 void winograd_weights::choose_groups() {
     const int threads = cut_threads(whole_, kernels_);
-    const dim most = std::clamp<dim>(one_block_bytes / (4 * group_floats()), 1, groups_);
+    const dim most = std::clamp<dim>(one_block_bytes / static_cast<dim>(group_bytes()), 1, groups_);
     while (
         groups_each_ < most && fair_share(groups_each_ * product_tasks(), 1, threads) < fair_enough)
         ++groups_each_;
@@ -133,7 +134,7 @@ bool winograd_weights::choose_parts() {
     all_points_ = false;
     range_ = ic_padded_;
     segment_ = std::min(block_, most_segment);
-    groups_each_ = std::clamp<dim>(one_block_bytes / (4 * group_floats()), 1, groups_);
+    groups_each_ = std::clamp<dim>(one_block_bytes / static_cast<dim>(group_bytes()), 1, groups_);
     groups_each_ = div_up(groups_, div_up(groups_, groups_each_));
     const double skew = static_cast<double>(parts_ * part_tiles_) / static_cast<double>(map_.count);
     if (fair_share(groups_each_ * parts_, skew, threads) >= fair_enough) return true;
@@ -156,17 +157,46 @@ dim winograd_weights::stage_floats() const {
     return round_up_to(winograd_stage_floats(map_, kernels_, segment_), 16);
 }
 
-dim winograd_weights::scratch_floats() const {
-    const dim own = parts_ > 0 ? v_floats() + y_floats() + map_.points * sum_point_ + stage_floats()
-                    : all_points_ ? map_.points * own_point_
-                                  : 0;
+/// Of a group: tiles and sums, or the sums of all parts.
+winograd_weights::memory winograd_weights::lay_out_group(memory_walk &walk) const {
+    memory m{};
+    if (parts_ > 0) {
+        m.sums = walk.take<float>(parts_ * part_floats());
+    } else {
+        m.v = walk.take<float>(v_floats());
+        m.y = walk.take<float>(y_floats());
+        m.sums = walk.take<float>(sum_floats());
+    }
+    m.infinite = walk.take_lines<int>(1);
+    return m;
+}
+
+winograd_weights::memory winograd_weights::lay_out_part(memory_walk &walk) const {
+    memory m{};
+    m.v = walk.take<float>(v_floats());
+    m.y = walk.take<float>(y_floats());
+    m.sums = walk.take<float>(map_.points * sum_point_);
+    m.stage = walk.take<float>(stage_floats());
+    return m;
+}
+
+std::size_t winograd_weights::group_bytes() const {
+    return bytes_of_walk([this](memory_walk &walk) { return lay_out_group(walk); });
+}
+
+/// What one stage after the other uses.
+std::size_t winograd_weights::scratch_bytes() const {
+    const dim sums = parts_ == 0 && all_points_ ? map_.points * own_point_ : 0,
+              taps = taps_inside_ ? filter_taps_ * (write_rows_ + 1) * panel() : 0;
+    const auto floats = static_cast<std::size_t>(4 * std::max({stage_floats(), sums, taps}));
+    if (parts_ == 0) return floats;
     return std::max(
-        {stage_floats(), own, taps_inside_ ? filter_taps_ * (write_rows_ + 1) * panel() : 0});
+        floats, bytes_of_walk([this](memory_walk &walk) { return lay_out_part(walk); }));
 }
 
 std::size_t winograd_weights::own_bytes(int workers) const {
-    return static_cast<std::size_t>(
-        4 * (groups_each_ * group_floats() + workers * scratch_floats()));
+    return static_cast<std::size_t>(groups_each_) * group_bytes()
+           + static_cast<std::size_t>(workers) * scratch_bytes();
 }
 
 void winograd_weights::fit_workspace(int threads, std::size_t limit) {
@@ -177,7 +207,7 @@ void winograd_weights::fit_workspace(int threads, std::size_t limit) {
     }
     while (own_bytes(1) > limit && block_ > 1) set_block(block_ / 2);
     check_workspace("weights gradient", own_bytes(1), limit);
-    const auto each = static_cast<std::size_t>(4 * scratch_floats());
+    const std::size_t each = scratch_bytes();
     workers_ = static_cast<int>(
         std::min<dim>(std::max(threads, 1), static_cast<dim>((limit - own_bytes(0)) / each)));
 }
@@ -207,14 +237,12 @@ void winograd_weights::execute(
 void winograd_weights::sum_groups(const conv::buffers &data, char *workspace, dim first, dim last,
     const executor &threads) const {
     const executor workers = threads.limited(workers_);
+    const std::size_t each = group_bytes(), scratch_each = scratch_bytes();
     const auto memory_of = [&](dim i) {
-        memory m{};
-        m.v = floats(workspace) + i * group_floats();
-        m.y = m.v + v_floats();
-        m.sums = parts_ > 0 ? m.v : m.y + y_floats();
-        m.infinite = static_cast<int *>(
-            static_cast<void *>(floats(workspace) + (i + 1) * group_floats() - 16));
-        m.scratch = floats(workspace) + groups_each_ * group_floats();
+        memory_walk walk(workspace + static_cast<std::size_t>(i) * each);
+        memory m = lay_out_group(walk);
+        m.scratch = workspace + static_cast<std::size_t>(groups_each_) * each;
+        m.scratch_each = scratch_each;
         return m;
     };
     /// Tasks of all groups.
@@ -265,22 +293,19 @@ void winograd_weights::transform_segment(
     const winograd_map::block tiles = tiles_of(block);
     const dim first = std::min(index % segments() * segment_, tiles.tiles);
     transform(data, m, map_.part_of(tiles, first, std::min(segment_, tiles.tiles - first)),
-        index / segments(), m.of(worker, scratch_floats()));
+        index / segments(), m.floats_of(worker));
 }
 
 /// Tiles of one part, a block at a time.
 void winograd_weights::sum_part(
     const conv::buffers &data, const memory &m, int worker, dim part) const {
-    memory own = m;
-    own.v = m.of(worker, scratch_floats());
-    own.y = own.v + v_floats();
-    own.sums = own.y + y_floats();
-    float *stage = own.sums + map_.points * sum_point_;
+    memory_walk walk(m.of(worker));
+    const memory own = lay_out_part(walk);
     const dim begin = part * part_tiles_, end = std::min(map_.count, begin + part_tiles_);
     for (dim at = begin; at < end; at += block_) {
         const winograd_map::block tiles = map_.block_at(at, std::min(block_, end - at));
         for (dim chunk = 0; chunk < src_chunks() + dst_chunks(); ++chunk)
-            transform(data, own, tiles, chunk, stage);
+            transform(data, own, tiles, chunk, own.stage);
         for (dim point = 0; point < map_.points; ++point)
             for (dim index = 0; index < panels_; ++index)
                 product(own, tiles, point, index, 0,
@@ -375,7 +400,7 @@ void winograd_weights::multiply(const memory &m, dim block, dim index) const {
 void winograd_weights::multiply_all(const memory &m, int worker, dim index) const {
     const dim range = index % ranges(), at = index / ranges();
     const dim first = range * range_, count = std::min(range_, ic_padded_ - first);
-    float *own = m.of(worker, scratch_floats());
+    float *own = m.floats_of(worker);
     for (dim point = 0; point < map_.points; ++point)
         product(m, tiles_of(0), point, at, range, own + point * own_point_, false);
     note(m, transforms_.filter_gradients({own, m.sums + (at * ic_padded_ + first) * panel(),
@@ -397,7 +422,7 @@ void winograd_weights::combine(const memory &m, dim index) const {
 void winograd_weights::write(
     const conv::buffers &data, const memory &m, int worker, dim index) const {
     const dim at = index % panels_, first = index / panels_ * write_rows_;
-    if (taps_inside_) return write_filters(data, m, first, at, m.of(worker, scratch_floats()));
+    if (taps_inside_) return write_filters(data, m, first, at, m.floats_of(worker));
     const dim size = static_cast<dim>(size_of(p_.out_type));
     const dim rows = std::min(write_rows_, rows_ - first), source = first / p_.ic;
     float *sums = m.sums + (at * ic_padded_ + first) * panel();

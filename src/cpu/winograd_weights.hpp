@@ -6,6 +6,7 @@
 #include "conv/problem.hpp"
 #include "cpu/kernels/kernels.hpp"
 #include "cpu/kernels/winograd.hpp"
+#include "cpu/memory_walk.hpp"
 #include "cpu/parallel.hpp"
 #include "cpu/phases.hpp"
 #include "cpu/tiled_weights.hpp"
@@ -72,12 +73,11 @@ private:
     [[nodiscard]] dim sum_floats() const {
         return (all_points_ || parts_ > 0 ? taps_ : map_.points) * sum_point_;
     }
-    [[nodiscard]] dim group_floats() const {
-        return parts_ > 0 ? parts_ * part_floats() + 16
-                          : v_floats() + y_floats() + sum_floats() + 16;
-    }
     [[nodiscard]] dim stage_floats() const;
-    [[nodiscard]] dim scratch_floats() const;
+    [[nodiscard]] memory lay_out_group(memory_walk &walk) const;
+    [[nodiscard]] memory lay_out_part(memory_walk &walk) const;  // of a worker
+    [[nodiscard]] std::size_t group_bytes() const;
+    [[nodiscard]] std::size_t scratch_bytes() const;
     [[nodiscard]] std::size_t own_bytes(int workers) const;
 
     [[nodiscard]] winograd_map::block tiles_of(dim block) const {
