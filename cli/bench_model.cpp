@@ -62,9 +62,8 @@ std::vector<candidate> candidates(const op_call &call, const engine &on) {
             try {
                 auto plan = cpu::make_plan(call.problem, limits);
                 if (plan->instruction_set() != set) continue;  // listed with the weaker set
-                // Classes are in the order of the modes; asked for by name each runs.
-                if (static_cast<int>(plan->facts().kept) > static_cast<int>(call.problem.math))
-                    continue;
+                // Asked for by name each runs.
+                if (!engines::is_allowed(plan->facts().kept, call.problem.math)) continue;
                 const bool chosen = name == taken->algorithm() && set == taken->instruction_set();
                 rows.push_back({std::move(plan), chosen, HUGE_VAL});
             } catch (const error &) {

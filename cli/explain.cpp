@@ -43,8 +43,7 @@ std::string limit_text(const limit &l) {
 }
 
 std::string_view accuracy_name(engines::accuracy kept) {
-    constexpr std::string_view names[] = {"strict", "accurate", "fast"};
-    return names[static_cast<std::size_t>(kept)];
+    return to_string(engines::mode_of(kept));
 }
 
 std::string accuracy_text(engines::accuracy kept, double error) {

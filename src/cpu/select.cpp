@@ -38,8 +38,6 @@ double weight_of(const prediction &cost) {
 
 constexpr std::size_t most_rows = 64;
 
-constexpr std::string_view accuracy_names[] = {"strict", "accurate", "fast"};
-
 /// A row that can compute the problem.
 struct candidate {
     const algorithm *row = nullptr;
@@ -164,11 +162,9 @@ private:
         if (c.kernels == nullptr) return refuse(why, "no kernels for ", to_string(p_.type));
         if (!row.how->fits(sizes_, *c.kernels, why)) return false;
         c.kept = row.how->keeps(sizes_.p, *c.kernels);
-        // Classes are in the order of the modes.
-        const auto allowed = static_cast<std::size_t>(p_.math);
-        if (!asked && static_cast<std::size_t>(c.kept) > allowed)
-            return refuse(why, "accuracy is ", accuracy_names[static_cast<std::size_t>(c.kept)],
-                " for this problem, the math mode asks for ", accuracy_names[allowed]);
+        if (!asked && !engines::is_allowed(c.kept, p_.math))
+            return refuse(why, "accuracy is ", to_string(engines::mode_of(c.kept)),
+                " for this problem, the math mode asks for ", to_string(p_.math));
         return true;
     }
 

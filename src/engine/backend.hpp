@@ -31,6 +31,17 @@ enum class accuracy : std::uint8_t {
     fast,      ///< within a factor that the algorithm states
 };
 
+/// The math mode that asks for a class, and has its name.
+constexpr math_mode mode_of(accuracy kept) noexcept {
+    static_assert(static_cast<int>(math_mode::strict) == static_cast<int>(accuracy::strict)
+                  && static_cast<int>(math_mode::accurate) == static_cast<int>(accuracy::accurate)
+                  && static_cast<int>(math_mode::fast) == static_cast<int>(accuracy::fast));
+    return static_cast<math_mode>(kept);
+}
+constexpr bool is_allowed(accuracy kept, math_mode mode) noexcept {
+    return mode_of(kept) <= mode;
+}
+
 /// What a plan may use.
 struct plan_limits {
     std::size_t workspace = std::numeric_limits<std::size_t>::max();
