@@ -105,7 +105,9 @@ winograd_data::task winograd_data::make_task(dim index) const {
 void winograd_data::execute(
     const conv::buffers &data, char *workspace, const executor &threads) const {
     memory_walk memory(workspace);
-    const auto [u, v] = lay_out_shared(memory);
+    // By name, not as a structured binding: clang before 16 lets no lambda capture one.
+    const shared both = lay_out_shared(memory);
+    float *const u = both.u, *const v = both.v;
     std::vector<scratch> own;
     for (int w = 0; w < workers_; ++w) own.push_back(lay_out(memory));
     const executor workers = threads.limited(workers_);
