@@ -46,7 +46,8 @@ winograd_taps taps_for(const conv::problem &p) {
         constexpr dim most = 64;  // any number that no kernel has
         return static_cast<int>(std::min(div_up(x.kernel, x.stride), most));
     };
-    return {of(p.x[1]), of(p.x[2])};
+    const int rows = of(p.x[1]), columns = of(p.x[2]);
+    return columns == 1 ? winograd_taps{columns, rows} : winograd_taps{rows, columns};
 }
 
 bool fits_winograd(
@@ -78,21 +79,27 @@ bool winograd_is_accurate(const conv::problem &p, winograd_tile tile, isa set) {
     // Results of 16 bits are rounded far more coarsely than any of these.
     if (p.out_type != data_type::f32) return true;
     struct shortest {
-        int taps;
+        winograd_taps taps;
         bool lacking;               // some residues have fewer taps: zeros add errors, but no terms
         dim sums[3], gradients[3];  // plain sums, by tile
     };
     constexpr dim never = std::numeric_limits<dim>::max();
     constexpr shortest table[] = {
-        {2, false, {256, 1024, 6144}, {256, 768, 3072}},
-        {2, true, {288, 1152, never}, {256, 768, 3072}},
-        {3, false, {288, 864, 3456}, {256, 768, 2048}},
+        {{2, 2}, false, {256, 1024, 6144}, {256, 768, 3072}},
+        {{2, 2}, true, {288, 1152, never}, {256, 768, 3072}},
+        {{3, 3}, false, {288, 864, 3456}, {256, 768, 2048}},
+        {{4, 4}, false, {never, never, 3072}, {never, never, 3072}},
+        {{5, 5}, false, {never, never, 6400}, {never, never, 3072}},
+        {{1, 2}, false, {128, never, 512}, {128, never, 512}},
+        {{1, 3}, false, {192, never, 576}, {256, never, 576}},
+        {{1, 4}, false, {never, never, 384}, {never, never, 576}},
+        {{1, 5}, false, {never, never, 480}, {never, never, 800}},
     };
     const winograd_taps taps = taps_for(p);
     const bool lacking = lacks_taps(p);
     const auto t = static_cast<std::size_t>(tile);
     for (const shortest &s : table)
-        if (s.taps == taps.columns && s.lacking == lacking) {
+        if (s.taps == taps && s.lacking == lacking) {
             const dim least = (p.what == pass::backward_weights ? s.gradients : s.sums)[t];
             // Without fused multiply-adds products are rounded by themselves.
             return sum_length(p)
@@ -109,23 +116,41 @@ double winograd_error(const conv::problem &p, winograd_tile tile) {
         double first;
         double tiles[3][steps];
     };
-    constexpr measured of_sums[] = {
+    // In the order of all_winograd_taps.
+    constexpr measured of_sums[winograd_shapes] = {
+        {144, {{1.00, 0.88, 0.67, 0.45, 0.34, 0.27, 0.27, 0.27, 0.27},
+                  {1.83, 1.55, 1.14, 0.77, 0.58, 0.46, 0.46, 0.46, 0.46},
+                  {2.95, 2.65, 1.98, 1.30, 0.99, 0.77, 0.77, 0.77, 0.77}}},
         {128, {{1.21, 0.90, 0.69, 0.50, 0.39, 0.30, 0.26, 0.26, 0.26},
                   {2.27, 1.63, 1.25, 0.90, 0.70, 0.54, 0.46, 0.46, 0.46},
                   {4.46, 3.20, 2.50, 1.75, 1.38, 1.00, 0.82, 0.82, 0.82}}},
-        {144, {{1.00, 0.88, 0.67, 0.45, 0.34, 0.27, 0.27, 0.27, 0.27},
-                  {1.83, 1.55, 1.14, 0.77, 0.58, 0.46, 0.46, 0.46, 0.46},
-                  {2.95, 2.65, 1.98, 1.30, 0.99, 0.77, 0.77, 0.77, 0.77}}}};
-    constexpr measured of_positions[] = {
+        {256, {{}, {}, {2.41, 2.07, 1.66, 1.14, 0.84, 0.60, 0.51, 0.51, 0.51}}},
+        {400, {{}, {}, {2.52, 2.38, 1.65, 1.22, 0.93, 0.68, 0.54, 0.54, 0.54}}},
+        {32, {{1.28, 1.18, 0.89, 0.67, 0.50, 0.42, 0.30, 0.30, 0.30}, {},
+                 {2.56, 2.25, 1.69, 1.24, 0.92, 0.76, 0.52, 0.52, 0.52}}},
+        {48, {{1.12, 0.98, 0.77, 0.57, 0.40, 0.31, 0.25, 0.25, 0.25}, {},
+                 {2.09, 1.77, 1.39, 1.01, 0.70, 0.52, 0.42, 0.42, 0.42}}},
+        {64, {{}, {}, {1.82, 1.59, 1.10, 0.88, 0.65, 0.47, 0.36, 0.36, 0.36}}},
+        {80, {{}, {}, {1.86, 1.49, 1.13, 0.82, 0.62, 0.49, 0.35, 0.35, 0.35}}}};
+    constexpr measured of_positions[winograd_shapes] = {
+        {16, {{2.67, 2.05, 1.60, 1.25, 0.96, 0.66, 0.51, 0.37, 0.27},
+                 {4.00, 3.10, 2.35, 1.95, 1.54, 1.07, 0.79, 0.55, 0.42},
+                 {6.60, 5.10, 3.90, 2.95, 2.30, 1.60, 1.28, 0.88, 0.63}}},
         {64, {{1.20, 1.00, 0.79, 0.54, 0.44, 0.32, 0.24, 0.24, 0.24},
                  {2.10, 1.90, 1.64, 1.11, 0.72, 0.58, 0.38, 0.38, 0.38},
                  {3.50, 3.25, 2.96, 2.26, 1.36, 1.13, 0.65, 0.65, 0.65}}},
-        {16, {{2.67, 2.05, 1.60, 1.25, 0.96, 0.66, 0.51, 0.37, 0.27},
-                 {4.00, 3.10, 2.35, 1.95, 1.54, 1.07, 0.79, 0.55, 0.42},
-                 {6.60, 5.10, 3.90, 2.95, 2.30, 1.60, 1.28, 0.88, 0.63}}}};
-    const measured &all =
-        (p.what == pass::backward_weights ? of_positions
-                                          : of_sums)[taps_for(p).columns == 2 ? 0 : 1];
+        {64, {{}, {}, {3.63, 2.99, 2.32, 2.04, 1.34, 0.96, 0.60, 0.60, 0.60}}},
+        {64, {{}, {}, {4.41, 4.25, 2.95, 1.95, 1.86, 1.08, 0.73, 0.73, 0.73}}},
+        {64, {{1.01, 0.77, 0.66, 0.55, 0.39, 0.30, 0.23, 0.23, 0.23}, {},
+                 {1.92, 1.53, 1.08, 0.88, 0.66, 0.47, 0.35, 0.35, 0.35}}},
+        {64, {{1.09, 0.91, 0.66, 0.48, 0.42, 0.34, 0.27, 0.27, 0.27}, {},
+                 {1.80, 1.49, 1.14, 0.80, 0.62, 0.51, 0.37, 0.37, 0.37}}},
+        {64, {{}, {}, {1.69, 1.45, 1.11, 0.85, 0.62, 0.50, 0.40, 0.40, 0.40}}},
+        {64, {{}, {}, {2.33, 1.68, 1.37, 0.97, 0.71, 0.60, 0.43, 0.43, 0.43}}}};
+    const winograd_taps taps = taps_for(p);
+    std::size_t shape = 0;
+    while (shape + 1 < winograd_shapes && !(all_winograd_taps[shape] == taps)) ++shape;
+    const measured &all = (p.what == pass::backward_weights ? of_positions : of_sums)[shape];
     const auto &row = all.tiles[static_cast<std::size_t>(tile)];
     const double at = std::log2(std::max(1.0, static_cast<double>(sum_length(p)) / all.first));
     const int low = std::min(static_cast<int>(at), steps - 1), high = std::min(low + 1, steps - 1);
@@ -133,9 +158,10 @@ double winograd_error(const conv::problem &p, winograd_tile tile) {
 }
 
 conv::problem orient_for(const conv::problem &p, winograd_tile tile) {
-    if (tile != winograd_tile::f4x2 || p.src.c != 1 || p.dst.c != 1) return p;
     conv::problem turned = p;
     conv::swap_axes(turned, 1, 2);
+    if (p.x[2].kernel <= p.x[2].stride) return turned;
+    if (tile != winograd_tile::f4x2 || p.src.c != 1 || p.dst.c != 1) return p;
     return winograd_map(turned, tile).all_points() < winograd_map(p, tile).all_points() ? turned
                                                                                         : p;
 }

@@ -22,11 +22,12 @@ bool fits_winograd(
 bool winograd_is_accurate(const conv::problem &p, winograd_tile tile, isa set);
 /// That error, in terms of the plain sum's, on normal or ReLU data (the larger), as measured.
 double winograd_error(const conv::problem &p, winograd_tile tile);
-/// The problem with its axes named so that tiles of 4 × 2 leave less of the map empty.
+/// The problem with its axes named so that tiles of 4 × 2 leave less of the map empty, and that an
+/// axis with one tap comes first.
 conv::problem orient_for(const conv::problem &p, winograd_tile tile);
 
 /// The taps, along the last two axes, of the filters that are transformed: those that one result
-/// has of each residue modulo the stride.
+/// has of each residue modulo the stride. A single one comes first, see orient_for().
 winograd_taps taps_for(const conv::problem &p);
 
 /// Tiles on the last two axes. Layers with dilation have a map for every residue of a position: the

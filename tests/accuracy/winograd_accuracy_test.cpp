@@ -73,5 +73,12 @@ TEST(winograd_accuracy, stride_2_no_larger_than_the_plain_sum) {
             check_rule(winograd_stride_layers(what, kernel));
 }
 
+TEST(winograd_accuracy, other_taps_no_larger_than_the_plain_sum) {
+    for (const pass what : {pass::forward, pass::backward_data, pass::backward_weights}) {
+        for (const dim kernel : {4, 5}) check_rule(winograd_tap_layers(what, kernel, false));
+        for (const dim kernel : {2, 3, 4, 5}) check_rule(winograd_tap_layers(what, kernel, true));
+    }
+}
+
 }  // namespace
 }  // namespace convgrad::accuracy

@@ -79,6 +79,31 @@ std::vector<winograd_layer> winograd_stride_layers(conv::pass what, dim kernel) 
     return found;
 }
 
+std::vector<winograd_layer> winograd_tap_layers(conv::pass what, dim kernel, bool line) {
+    const filter of{kernel, 1};
+    std::vector<winograd_layer> found;
+    const auto add = [&](dim channels, dim side, dim mb) {
+        const bool forward = what == conv::pass::forward;
+        const bool weights = what == conv::pass::backward_weights;
+        conv::problem p = layer(what, forward ? channels : 16,
+            what == conv::pass::backward_data ? channels : 16, side, mb, of);
+        if (line) p.x[1] = test::make_axis(1, 1, 1, 1, 0, 0);
+        test::set_layouts(
+            p, test::data_layout::nxc, test::weights_layout::xio, test::data_layout::nxc);
+        found.push_back({p, weights ? mb * p.x[1].dst * p.x[2].dst : channels});
+    };
+    if (what == conv::pass::backward_weights) {
+        for (const dim side : {7, 10, 16, 23, 28, 32, 40, 46, 56, 64})
+            add(16, line ? side * side : side, 1);
+        for (const dim images : {6, 14, 32, 42, 64}) add(16, 7, line ? 7 * images : images);
+        return found;
+    }
+    for (const dim channels : {16, 32, 64, 96, 128, 192, 256, 384, 512, 768, 1024})
+        for (const dim side : {14, 7})
+            add(channels, line ? 10 * side : side, line ? 6 : side == 7 ? 12 : 3);
+    return found;
+}
+
 double winograd_factor(const conv::problem &p, cpu::winograd_tile tile, isa set, flavour f) {
     subject s(p, f, 1);
     const errors e =

@@ -25,6 +25,9 @@ std::vector<winograd_layer> winograd_edge_layers(conv::pass what);
 /// The same with stride 2.
 std::vector<winograd_layer> winograd_stride_layers(conv::pass what, dim kernel);
 
+/// The same with stride 1 and other taps, on two axes or (`line`) on one.
+std::vector<winograd_layer> winograd_tap_layers(conv::pass what, dim kernel, bool line);
+
 /// Root mean square error of a tile in terms of the plain sum's.
 double winograd_factor(const conv::problem &p, cpu::winograd_tile tile, isa set, flavour f);
 

@@ -38,9 +38,10 @@ struct winograd_taps {
     int rows, columns;
     friend constexpr bool operator==(winograd_taps, winograd_taps) = default;
 };
-inline constexpr winograd_taps all_winograd_taps[] = {{3, 3}, {2, 2}};
+inline constexpr winograd_taps all_winograd_taps[] = {
+    {3, 3}, {2, 2}, {4, 4}, {5, 5}, {1, 2}, {1, 3}, {1, 4}, {1, 5}};
 inline constexpr int winograd_shapes = std::size(all_winograd_taps);
-inline constexpr int most_winograd_taps = 9;
+inline constexpr int most_winograd_taps = 25;
 /// Whether a tile has more than one result, and is not another tile too.
 inline constexpr bool winograd_has(winograd_taps taps, winograd_tile t) {
     return winograd_results(t, 1, taps.columns) > 1

@@ -22,7 +22,7 @@ struct point_matrix {
     /// Rows of +p and −p differ in the signs of odd columns only, so that a pair of points costs
     /// little more than one.
     [[nodiscard]] constexpr bool mirrored(int p) const {
-        bool yes = p + 1 < Finite;
+        bool yes = p + 1 < Finite && Columns > 1;
         for (int j = 0; j < Columns && yes; ++j)
             yes = of[p + 1][j] == (j % 2 == 0 ? 1 : -1) * of[p][j];
         return yes;
