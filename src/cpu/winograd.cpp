@@ -77,7 +77,9 @@ bool winograd_is_accurate(const conv::problem &p, winograd_tile tile, isa set) {
     constexpr dim fewest_channels = 16;
     if (std::min(p.ic, p.oc) < fewest_channels) return false;
     // Results of 16 bits are rounded far more coarsely than any of these.
-    if (p.out_type != data_type::f32) return true;
+    // (Small layers of other taps stay with direct sums, which are exact on integers.)
+    const bool square = taps_for(p) == winograd_taps{3, 3} || taps_for(p) == winograd_taps{2, 2};
+    if (p.out_type != data_type::f32 && square) return true;
     struct shortest {
         winograd_taps taps;
         bool lacking;               // some residues have fewer taps: zeros add errors, but no terms
