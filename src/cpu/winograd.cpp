@@ -76,8 +76,8 @@ bool winograd_is_accurate(const conv::problem &p, winograd_tile tile, isa set) {
     // Of so few the tables say nothing, and a direct sum of small integers would be exact.
     constexpr dim fewest_channels = 16;
     if (std::min(p.ic, p.oc) < fewest_channels) return false;
-    // Results of 16 bits are rounded far more coarsely than any of these.
-    // (Small layers of other taps stay with direct sums, which are exact on integers.)
+    // Results of 16 bits are rounded far more coarsely than any of these. Short sums of other taps
+    // stay direct all the same, and so exact on small integers.
     const bool square = taps_for(p) == winograd_taps{3, 3} || taps_for(p) == winograd_taps{2, 2};
     if (p.out_type != data_type::f32 && square) return true;
     struct shortest {
@@ -143,7 +143,7 @@ double winograd_error(const conv::problem &p, winograd_tile tile) {
                  {3.50, 3.25, 2.96, 2.26, 1.36, 1.13, 0.65, 0.65, 0.65}}},
         {64, {{}, {}, {3.63, 2.99, 2.32, 2.04, 1.34, 0.96, 0.60, 0.60, 0.60}}},
         {64, {{}, {}, {4.41, 4.25, 2.95, 1.95, 1.86, 1.08, 0.73, 0.73, 0.73}}},
-        {64, {{1.01, 0.77, 0.66, 0.55, 0.39, 0.30, 0.23, 0.23, 0.23}, {},
+        {64, {{1.01, 0.77, 0.66, 0.55, 0.39, 0.30, 0.26, 0.26, 0.26}, {},
                  {1.92, 1.53, 1.08, 0.88, 0.66, 0.47, 0.35, 0.35, 0.35}}},
         {64, {{1.09, 0.91, 0.66, 0.48, 0.42, 0.34, 0.27, 0.27, 0.27}, {},
                  {1.80, 1.49, 1.14, 0.80, 0.62, 0.51, 0.37, 0.37, 0.37}}},

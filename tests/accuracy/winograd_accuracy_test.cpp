@@ -42,8 +42,10 @@ void check_rule(const std::vector<winograd_layer> &layers) {
             for (const isa set : test::usable_fma_isas()) {
                 if (!cpu::winograd_is_accurate(l.p, tile, set)) continue;
                 if (set != test::usable_fma_isas().back() && l.length > 512) continue;
+                // Portable kernels have no fused multiply-adds.
+                const double stated = set == isa::portable ? 1 : cpu::winograd_error(l.p, tile);
                 for (const flavour f : {flavour::random, flavour::rectified, flavour::positive})
-                    EXPECT_LE(winograd_factor(l.p, tile, set, f), 1)
+                    EXPECT_LE(winograd_factor(l.p, tile, set, f), std::min(1.0, spread * stated))
                         << winograd_names[static_cast<std::size_t>(tile)] << ' ' << l.length << ' '
                         << to_string(f) << ' ' << convgrad::to_string(set);
             }

@@ -93,12 +93,11 @@ std::vector<winograd_layer> winograd_tap_layers(conv::pass what, dim kernel, boo
         found.push_back({p, weights ? mb * p.x[1].dst * p.x[2].dst : channels});
     };
     if (what == conv::pass::backward_weights) {
-        for (const dim side : {7, 10, 16, 23, 28, 32, 40, 46, 56, 64})
-            add(16, line ? side * side : side, 1);
-        for (const dim images : {6, 14, 32, 42, 64}) add(16, 7, line ? 7 * images : images);
+        for (const dim side : {16, 24, 29, 40, 56, 64}) add(16, line ? side * side : side, 1);
+        for (const dim images : {14, 42, 64}) add(16, 7, line ? 7 * images : images);
         return found;
     }
-    for (const dim channels : {16, 32, 64, 96, 128, 192, 256, 384, 512, 768, 1024})
+    for (const dim channels : {64, 96, 128, 192, 256, 512})
         for (const dim side : {14, 7})
             add(channels, line ? 10 * side : side, line ? 6 : side == 7 ? 12 : 3);
     return found;
