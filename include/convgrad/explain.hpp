@@ -24,6 +24,7 @@ struct explanation {
     std::vector<logical_tensor> outputs;  ///< as given, with inferred shapes
     int threads = 0;                      ///< the most that an execution which begins now uses
     std::size_t workspace = 0;            ///< bytes
+    std::size_t constants = 0;            ///< bytes that executions keep of constant weights
     double seconds = 0;  ///< as predicted, of one nominal core or device: for comparing algorithms
     double flops = 0;
     std::vector<candidate> others;

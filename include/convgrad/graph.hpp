@@ -11,8 +11,9 @@
 namespace convgrad {
 inline namespace CONVGRAD_ABI {
 
-/// A partition made ready for given shapes. Immutable: any number of threads may execute it at
-/// once. Cheap to copy; independent of the graph and the engine object it came from.
+/// A partition made ready for given shapes. Immutable, but for the constants that it keeps: any
+/// number of threads may execute it at once. Cheap to copy; independent of the graph and the engine
+/// object it came from.
 class CONVGRAD_API compiled_partition {
 public:
     /// The tensor with this id, with everything that inference found out. Throws invalid_argument
@@ -26,6 +27,15 @@ public:
     [[nodiscard]] std::size_t workspace_size() const noexcept;
     /// One line per plan: op, algorithm, instruction set and blocks, e.g. for a log.
     [[nodiscard]] std::string describe() const;
+    /// Bytes that it keeps at the moment, beside the workspace: the form of constant weights (see
+    /// logical_tensor::is_constant) that its kernels multiply with. The first execution makes it;
+    /// one with weights at another address replaces it. Where there is no memory for it, and while
+    /// another execution is at it, executions do without.
+    [[nodiscard]] std::size_t constants_size() const noexcept;
+    /// Drops them, in all copies of this object: to be called before weights that were said to be
+    /// constant change, or their memory serves for others. Executions that are running go on with
+    /// what they have; none keeps anything that it made before this call.
+    void forget_constants() const noexcept;
 
     /// Computes, with the threads of the stream's engine. Tensors are matched by position with
     /// inputs() and outputs(). `workspace` may give workspace_size() bytes, 64-byte aligned; null:

@@ -30,6 +30,10 @@ struct logical_tensor {
     dims strides;
     /// The value of a constant shape input (s32), where it is known before execution.
     std::optional<dims> value;
+    /// A promise about an input: what lies at one address stays as it is from execution to
+    /// execution, until compiled_partition::forget_constants(). Of weights, executions may then
+    /// keep another form; of other tensors it changes nothing.
+    bool is_constant = false;
 
     logical_tensor() = default;
     /// Rank and dimensions unknown.

@@ -89,6 +89,9 @@ struct problem {
 
     math_mode math = math_mode::accurate;
 
+    /// Not the output, and the same from execution to execution: see buffers::prepared.
+    bool constant_weights = false;
+
     friend bool operator==(const problem &, const problem &) = default;
 };
 
@@ -99,6 +102,9 @@ struct buffers {
     void *dst = nullptr;
     void *bias = nullptr;       // input bias, or output bias gradient
     const void *add = nullptr;  // see problem::add
+    /// The weights in the form that the plan made of them (engines::plan::prepare); null: there is
+    /// none.
+    const void *prepared = nullptr;
 };
 
 /// Multiply-adds of the plain sum, padded taps counted (what benchdnn counts too, times 2).

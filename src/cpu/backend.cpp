@@ -49,6 +49,11 @@ void plan::execute(std::span<const conv::buffers> data, void *workspace, engines
     run(data[0], workspace, threads_of(on));
 }
 
+std::shared_ptr<const void> plan::prepare(
+    const conv::buffers &data, void *workspace, engines::lane &on) const {
+    return prepare_weights(data, workspace, threads_of(on));
+}
+
 void *lane::take(std::size_t bytes) {
     return take_scratch(bytes);
 }

@@ -8,6 +8,7 @@
 #include "cpu/channel_sums.hpp"
 #include "cpu/kernels/kernels.hpp"
 #include "cpu/plan.hpp"
+#include "cpu/scratch.hpp"
 
 namespace convgrad::cpu {
 
@@ -33,6 +34,8 @@ public:
         facts_.uses = to_string(set_);
         // The two run one after the other in the same memory.
         facts_.workspace = std::max(driver_.workspace(), bias_.workspace());
+        if constexpr (can_prepare)
+            if (p.constant_weights) facts_.prepared = driver_.prepared_bytes();
     }
 
     [[nodiscard]] std::string describe() const override { return driver_.describe(); }
@@ -47,6 +50,16 @@ public:
         const executor mine = threads.limited(threads_);
         driver_.execute(data, static_cast<char *>(workspace), mine);
         bias_.execute(data, static_cast<char *>(workspace), mine);
+    }
+
+    [[nodiscard]] std::shared_ptr<const void> prepare_weights(
+        const conv::buffers &data, void *workspace, const executor &threads) const override {
+        if (facts_.prepared == 0) return nullptr;
+        std::shared_ptr<void> made = allocate_kept(facts_.prepared);
+        if constexpr (can_prepare)
+            driver_.prepare(
+                data, made.get(), static_cast<char *>(workspace), threads.limited(threads_));
+        return made;
     }
 
     [[nodiscard]] std::size_t joint_workspace() const override {
@@ -69,6 +82,8 @@ public:
     }
 
 private:
+    static constexpr bool can_prepare = requires(const Driver &d) { d.prepared_bytes(); };
+
     static std::size_t whole_lines(std::size_t bytes) { return (bytes + 63) / 64 * 64; }
     [[nodiscard]] std::size_t driver_bytes() const { return whole_lines(driver_.workspace()); }
 

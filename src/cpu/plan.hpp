@@ -42,6 +42,12 @@ public:
     /// Computes; complete at return.
     virtual void run(const conv::buffers &data, void *workspace, const executor &threads) const = 0;
 
+    /// See prepare(); complete at return.
+    [[nodiscard]] virtual std::shared_ptr<const void> prepare_weights(
+        const conv::buffers & /*data*/, void * /*workspace*/, const executor & /*threads*/) const {
+        return nullptr;
+    }
+
     /// Bytes that start() needs, whole cache lines; 0: this plan cannot go together with another.
     [[nodiscard]] virtual std::size_t joint_workspace() const = 0;
     /// Whether memory decides how long both gradients take, so that a joint pass is faster.
@@ -52,6 +58,8 @@ public:
 
     void execute(
         std::span<const conv::buffers> data, void *workspace, engines::lane &on) const final;
+    [[nodiscard]] std::shared_ptr<const void> prepare(
+        const conv::buffers &data, void *workspace, engines::lane &on) const final;
 
     /// What the choice of the plan's algorithm was made by.
     void set_choice(double seconds, engines::accuracy kept, double error) {

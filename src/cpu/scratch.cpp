@@ -100,6 +100,10 @@ void give_scratch_back(void *data) noexcept {
     free_block(b);
 }
 
+std::shared_ptr<void> allocate_kept(std::size_t bytes) {
+    return {data_of(allocate(bytes)), [](void *data) { free_block(header_of(data)); }};
+}
+
 void release_scratch() noexcept {
     for (std::atomic<block *> &slot : slots) free_block(slot.exchange(nullptr));
 }

@@ -11,7 +11,6 @@
 #include "cpu/winograd_data.hpp"
 
 #include <cmath>
-#include <vector>
 
 #include "cpu/element.hpp"
 #include "cpu/tasks.hpp"
@@ -102,26 +101,50 @@ winograd_data::task winograd_data::make_task(dim index) const {
     return t;
 }
 
+std::vector<winograd_data::scratch> winograd_data::lay_out_workers(memory_walk &memory) const {
+    std::vector<scratch> own;
+    for (int w = 0; w < workers_; ++w) own.push_back(lay_out(memory));
+    return own;
+}
+
+void winograd_data::transform_all_filters(const conv::buffers &data,
+    const std::vector<scratch> &own, const executor &workers, float *u) const {
+    const dim point = all_filters_point();
+    for_each_task(workers, sets() * panels_ * filter_chunks(), [&](int worker, dim index) {
+        const dim chunk = index % filter_chunks(), set = index / filter_chunks() / panels_,
+                  at = index / filter_chunks() % panels_;
+        transform_filters(data, own[static_cast<std::size_t>(worker)].filters, set, at, chunk,
+            u + set * map_.points * point + (at * in_c_ + chunk * chunk_) * panel(), point);
+    });
+}
+
+std::size_t winograd_data::prepared_bytes() const {
+    return static_cast<std::size_t>(4 * sets() * map_.points * all_filters_point());
+}
+
+void winograd_data::prepare(
+    const conv::buffers &data, void *to, char *workspace, const executor &threads) const {
+    memory_walk memory(workspace);
+    transform_all_filters(
+        data, lay_out_workers(memory), threads.limited(workers_), static_cast<float *>(to));
+}
+
 void winograd_data::execute(
     const conv::buffers &data, char *workspace, const executor &threads) const {
     memory_walk memory(workspace);
     // By name, not as a structured binding: clang before 16 lets no lambda capture one.
     const shared both = lay_out_shared(memory);
-    float *const u = both.u, *const v = both.v;
-    std::vector<scratch> own;
-    for (int w = 0; w < workers_; ++w) own.push_back(lay_out(memory));
+    float *const v = both.v;
+    const std::vector<scratch> own = lay_out_workers(memory);
     const executor workers = threads.limited(workers_);
     const auto scratch_of = [&](int worker) -> const scratch & {
         return own[static_cast<std::size_t>(worker)];
     };
-    if (share_u_)
-        for_each_task(workers, sets() * panels_ * filter_chunks(), [&](int worker, dim index) {
-            const dim chunk = index % filter_chunks(), set = index / filter_chunks() / panels_,
-                      at = index / filter_chunks() % panels_;
-            transform_filters(data, scratch_of(worker).filters, set, at, chunk,
-                u + set * map_.points * u_point_ + (at * in_c_ + chunk * chunk_) * panel(),
-                u_point_);
-        });
+    const float *u = static_cast<const float *>(data.prepared);
+    if (u == nullptr && share_u_) {
+        transform_all_filters(data, own, workers, both.u);
+        u = both.u;
+    }
     if (share_v_)
         for_each_task(workers, sets() * blocks_ * input_chunks(), [&](int worker, dim index) {
             const dim first = index % input_chunks() * input_chunk_,
@@ -134,7 +157,8 @@ void winograd_data::execute(
     for_each_task(workers, tasks_, [&](int worker, dim index) {
         task t = make_task(index);
         const scratch s = scratch_of(worker);
-        t.u = share_u_ ? u + t.set * map_.points * u_point_ : s.u;
+        if (u != nullptr)
+            t.u = {u + t.set * map_.points * all_filters_point(), all_filters_point()};
         t.v = share_v_ ? v + (t.set * blocks_ + t.block) * v_floats() : s.v;
         run_task(data, s, t);
     });
@@ -218,8 +242,8 @@ void winograd_data::run_task(const conv::buffers &data, const scratch &s, const 
     if (!share_v_) transform_input(data, t.set, t.tiles, 0, in_c_, s.stage, s.v);
     for (dim index = t.first_panel; index < t.first_panel + t.panels; ++index) {
         const int vectors = panel_channels(index) > kernels_.lanes ? 2 : 1;
-        if (share_u_)
-            multiply(t, t.v, t.u + index * in_c_ * panel(), u_point_, 0, in_c_, vectors, s.m);
+        if (t.u.at != nullptr)
+            multiply(t, t.v, t.u.at + index * in_c_ * panel(), t.u.point, 0, in_c_, vectors, s.m);
         else
             for (dim chunk = 0; chunk < filter_chunks(); ++chunk) {
                 transform_filters(data, s.filters, t.set, index, chunk, s.u, u_point_);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "conv/problem.hpp"
 #include "cpu/kernels/kernels.hpp"
@@ -24,18 +25,32 @@ public:
     [[nodiscard]] std::size_t workspace() const;
     [[nodiscard]] std::string describe() const;
     [[nodiscard]] work_list work() const;
+    /// data.prepared, if not null, is what prepare() has made of these weights.
     void execute(const conv::buffers &data, char *workspace, const executor &threads) const;
+
+    /// All filters in transformed form, for executions to come.
+    [[nodiscard]] std::size_t prepared_bytes() const;
+    void prepare(
+        const conv::buffers &data, void *to, char *workspace, const executor &threads) const;
 
 private:
     struct scratch;
     /// The smallest chunk_, or all channels: a multiple of any vector.
     static constexpr dim least_chunk = 16;
+    /// Floats between points, which must not fall on the same sets of caches.
+    static constexpr dim apart = 48;
+    /// In transformed form, [point][panel][input channel][panel].
+    struct transformed {
+        const float *at;
+        dim point;
+    };
     /// A block of tiles × some panels of output channels, of one group and phase.
     struct task {
         winograd_map::block tiles;
         dim set, group, phase;
         dim first_panel, panels, block;  // which block of tiles
-        const float *u, *v;              // of this set; of this block
+        transformed u;                   // of this set; none: the task makes them itself
+        const float *v;                  // of this block
     };
 
     /// Without a choice of blocks.
@@ -72,6 +87,9 @@ private:
     };
     [[nodiscard]] shared lay_out_shared(memory_walk &memory) const;
     [[nodiscard]] scratch lay_out(memory_walk &memory) const;
+    [[nodiscard]] std::vector<scratch> lay_out_workers(memory_walk &memory) const;
+    /// Of all filters together.
+    [[nodiscard]] dim all_filters_point() const { return panels_ * in_c_ * panel() + apart; }
     [[nodiscard]] std::size_t shared_bytes() const;
     [[nodiscard]] std::size_t scratch_bytes() const;
 
@@ -82,6 +100,8 @@ private:
     [[nodiscard]] task_cost cost_of(const task &t) const;
     value_range pack_filters(const conv::buffers &data, dim set, dim index, dim source, dim channel,
         dim channels, float *out, dim tap) const;
+    void transform_all_filters(const conv::buffers &data, const std::vector<scratch> &own,
+        const executor &workers, float *u) const;
     void transform_filters(const conv::buffers &data, float *stage, dim set, dim index, dim chunk,
         float *u, dim point) const;
     void transform_input(const conv::buffers &data, dim set, const winograd_map::block &tiles,

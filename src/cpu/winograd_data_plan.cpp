@@ -14,7 +14,6 @@ constexpr dim streamed_filters = 8 << 20;    // beyond, they are not kept
 constexpr dim streamed_results = 600 << 10;  // M of a block of tiles then
 constexpr dim most_streamed = 32 << 20;      // V of all tiles beside them
 constexpr dim most_shared = 96 << 20;        // of V of all tiles
-constexpr dim apart = 48;                    // floats; see winograd_data.cpp
 
 // Multiply-adds that a point of a transform takes as long as.
 constexpr double of_data = 10, of_filters = 14;
@@ -45,7 +44,7 @@ void winograd_data::set_tiles(dim tiles) {
     v_point_ = round_up_to(block_, rows_) * in_padded_ + apart;
     m_point_ = round_up_to(block_, rows_) * panel() + apart;
     panel_blocks_ = div_up(panels_, panels_each_);
-    u_point_ = (share_u_ ? panels_ * in_c_ : chunk_) * panel() + apart;
+    u_point_ = share_u_ ? all_filters_point() : chunk_ * panel() + apart;
     tasks_ = sets() * panel_blocks_ * blocks_;
 }
 
@@ -232,6 +231,9 @@ std::string winograd_data::describe() const {
     return "tiles " + n(map_.rows) + "x" + n(map_.columns) + " of " + n(map_.points) + " points, "
            + n(block_) + " tiles and " + n(panels_each_) + " of " + n(panels_)
            + " panels a task, filters transformed " + (share_u_ ? "once" : "by each task")
+           + (p_.constant_weights
+                   ? ", or kept so (" + n(static_cast<dim>(prepared_bytes())) + " bytes)"
+                   : "")
            + (share_v_ ? ", tiles before the tasks" : "") + ", tasks " + n(tasks_);
 }
 

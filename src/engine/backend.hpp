@@ -67,6 +67,7 @@ struct plan_facts {
     accuracy kept = accuracy::strict;
     double seconds = 0;  // as predicted; see verdict
     double error = 0;    // rms, in terms of a plain f32 sum's, as measured; 0: the class says all
+    std::size_t prepared = 0;  // bytes of what prepare() makes; 0: nothing
 };
 
 /// One in-order queue of a backend.
@@ -126,6 +127,13 @@ public:
     /// entry of `data` for each problem of the plan. `workspace` has facts().workspace bytes.
     /// Neither waits nor copies from the host, so it can be captured.
     virtual void execute(std::span<const conv::buffers> data, void *workspace, lane &on) const = 0;
+    /// Of constant weights: the form that executions with these weights may be given as
+    /// buffers::prepared, for the same bits in less time. Only where facts().prepared is not 0.
+    /// Throws out_of_memory. Work that is on a lane keeps what it uses.
+    [[nodiscard]] virtual std::shared_ptr<const void> prepare(
+        const conv::buffers & /*data*/, void * /*workspace*/, lane & /*on*/) const {
+        return nullptr;
+    }
 
 protected:
     plan_facts facts_;

@@ -42,11 +42,21 @@ bool has_runtime_shape(
     return false;
 }
 
+void require_variable_outputs(
+    const ops::parsed_attributes &attrs, std::span<const logical_tensor> outputs) {
+    for (std::size_t i = 0; i < outputs.size(); ++i)
+        if (outputs[i].is_constant)
+            ops::fail(error_code::invalid_argument, attrs.kind, attrs.op_name,
+                ops::cat("output ", i, " (", ops::schema_of(attrs.kind).outputs[i].name, ", id ",
+                    outputs[i].id, ") is said to be constant; only inputs can be"));
+}
+
 step make_step(stage s, compiled_partition::impl &owner) {
     step made(std::move(s));
     const std::vector<logical_tensor> inputs = gather(owner.inputs, made.inputs);
     std::vector<logical_tensor> outputs = gather(owner.outputs, made.outputs);
     ops::check_arguments(made.attrs, inputs, outputs);
+    require_variable_outputs(made.attrs, outputs);
     require_known_inputs(made.attrs, inputs);
     made.runtime_shape = has_runtime_shape(made.attrs, inputs);
     const bool known = outputs[0].is_known();
@@ -56,7 +66,9 @@ step make_step(stage s, compiled_partition::impl &owner) {
         made.plan = plan_op(made.attrs, inputs, outputs, owner.on.get());
     for (std::size_t i = 0; i < outputs.size(); ++i)
         owner.outputs[made.outputs[i]] = std::move(outputs[i]);
-    if (made.plan != nullptr) owner.workspace = std::max(owner.workspace, made.plan->workspace());
+    if (made.plan == nullptr) return made;
+    owner.workspace = std::max(owner.workspace, made.plan->workspace());
+    if (made.plan->facts().prepared != 0) made.constants = std::make_unique<kept_constants>();
     return made;
 }
 
@@ -115,6 +127,18 @@ const std::vector<logical_tensor> &compiled_partition::outputs() const noexcept 
 
 std::size_t compiled_partition::workspace_size() const noexcept {
     return impl_->workspace;
+}
+
+std::size_t compiled_partition::constants_size() const noexcept {
+    std::size_t bytes = 0;
+    for (const step &s : impl_->steps)
+        if (s.constants != nullptr && s.constants->has_some()) bytes += s.plan->facts().prepared;
+    return bytes;
+}
+
+void compiled_partition::forget_constants() const noexcept {
+    for (const step &s : impl_->steps)
+        if (s.constants != nullptr) s.constants->forget();
 }
 
 std::string compiled_partition::describe() const {

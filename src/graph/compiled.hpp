@@ -12,6 +12,7 @@
 #include <convgrad/eager.hpp>
 
 #include "engine/engine.hpp"
+#include "graph/constants.hpp"
 #include "op/lower.hpp"
 
 namespace convgrad {
@@ -35,6 +36,12 @@ struct step : stage {
     std::unique_ptr<const engines::plan> plan;
     /// A shape input is connected whose value is known only at execution.
     bool runtime_shape = false;
+    /// Null: the plan makes no other form of weights, or they are not constant.
+    std::unique_ptr<kept_constants> constants;
+
+    /// Of constant weights, the form that the plan uses; null: executions do without.
+    [[nodiscard]] kept_constants::form prepare(
+        const conv::buffers &data, void *workspace, engines::lane &on) const;
 };
 
 // A nested type takes the visibility of its class, which is public.

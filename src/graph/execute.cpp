@@ -187,6 +187,20 @@ conv::buffers bind_memory(const ops::parsed_attributes &attrs, const arguments &
     return ops::bind(attrs.kind, inputs, outputs);
 }
 
+kept_constants::form step::prepare(
+    const conv::buffers &data, void *workspace, engines::lane &on) const {
+    if (constants == nullptr) return nullptr;
+    return constants->get(data.weights, [&]() -> kept_constants::form {
+        try {
+            return plan->prepare(data, workspace, on);
+        } catch (const error &e) {
+            if (e.code() != error_code::out_of_memory) throw;
+        } catch (const std::bad_alloc &) {
+        }
+        return nullptr;  // it would only have saved time
+    });
+}
+
 void compiled_partition::impl::execute(const stream &where,
     std::span<const const_tensor *const> ins, std::span<const tensor> outs,
     void *user_workspace) const {
@@ -224,6 +238,9 @@ void compiled_partition::impl::execute(const stream &where,
     }
     for (std::size_t i = 0; i < steps.size(); ++i) {
         const engines::plan &plan = late_plans[i] != nullptr ? *late_plans[i] : *steps[i].plan;
+        const kept_constants::form prepared =
+            late_plans[i] != nullptr ? nullptr : steps[i].prepare(memory[i], scratch, lane);
+        memory[i].prepared = prepared.get();
         plan.execute({&memory[i], 1}, scratch, lane);
     }
 }

@@ -36,6 +36,7 @@ explanation explain_op(op_kind kind, std::span<const logical_tensor> inputs,
     made.blocks = plan->describe();
     made.threads = where.backend->threads();
     made.workspace = plan->workspace();
+    made.constants = plan->facts().prepared;
     made.seconds = plan->facts().seconds;
     made.flops = 2 * conv::macs(problem);
     for (const engines::verdict &v : verdicts)
@@ -63,6 +64,8 @@ std::string to_string(const explanation &what) {
         text += ops::cat("\n  algorithm  ", what.algorithm, ", ", what.uses, ", ", what.threads,
             " threads\n  blocks     ", what.blocks, "\n  workspace  ", what.workspace,
             " bytes\n  work       ", number(what.flops * 1e-9), " GFLOP");
+        if (what.constants != 0)
+            text += ops::cat("\n  constants  ", what.constants, " bytes are kept");
         for (const explanation::candidate &c : what.others)
             text += ops::cat("\n  not ", c.algorithm, ", ", c.uses, ": ", c.reason);
         return text;

@@ -63,6 +63,7 @@ std::string describe(const logical_tensor &lt) {
     text += lt.shape ? ops::cat(" ", *lt.shape) : " of unknown rank";
     if (!lt.strides.empty()) text += ops::cat(" with strides ", lt.strides);
     if (lt.value) text += ops::cat(" holding ", *lt.value);
+    if (lt.is_constant) text += ", constant";
     return text;
 }
 
@@ -74,6 +75,7 @@ bool join(logical_tensor &into, const logical_tensor &other) {
     if (joined.strides.empty()) joined.strides = other.strides;
     if (joined.value && other.value && joined.value != other.value) return false;
     if (!joined.value) joined.value = other.value;
+    joined.is_constant = joined.is_constant || other.is_constant;
     into = std::move(joined);
     return true;
 }
@@ -81,6 +83,7 @@ bool join(logical_tensor &into, const logical_tensor &other) {
 void fill_in(logical_tensor &into, const logical_tensor &known) {
     if (into.type == data_type::undef) into.type = known.type;
     if (!into.value) into.value = known.value;
+    into.is_constant = into.is_constant || known.is_constant;
     const bool says_shape = into.shape.has_value();
     if (!says_shape) into.shape = known.shape;
     if (known.shape && into.shape->size() == known.shape->size())

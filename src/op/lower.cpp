@@ -198,7 +198,9 @@ conv::problem lower(const parsed_attributes &attrs, std::span<const logical_tens
     for (int i = 0; i < g.axes; ++i) p.x[3 - g.axes + i] = axis_of(attrs, g, i);
     p.src = data_strides_of(attrs, g.axes, at(roles.large, inputs, outputs));
     p.dst = data_strides_of(attrs, g.axes, at(roles.small, inputs, outputs));
-    p.weights = weights_strides_of(attrs, g, at(roles.weights, inputs, outputs), p.oc, p.ic);
+    const logical_tensor &weights = at(roles.weights, inputs, outputs);
+    p.weights = weights_strides_of(attrs, g, weights, p.oc, p.ic);
+    p.constant_weights = !roles.weights.output && weights.is_constant;
     lower_bias(p, attrs, inputs, outputs);
     if (attrs.add) {
         p.add = true;

@@ -340,6 +340,36 @@ TEST(winograd, same_bits_for_any_threads) {
 }
 
 // A limit is met with the same bits of the data passes, or refused.
+// Filters in transformed form, made once, also where each task would make them for itself.
+TEST(winograd, prepared_filters_give_the_same_bits) {
+    workbench bench;
+    spawning_pool pool;
+    int some = 0;
+    for (std::uint64_t seed = 1; seed <= 60; ++seed) {
+        rng random(seed);
+        bench.load(random_layer(random), fill::reals, seed);
+        const bool gradient = bench.problem().what == pass::backward_weights;
+        const isa set = sets()[seed % sets().size()];
+        for (const std::string_view name : names_for(bench.problem())) {
+            run_options how{.max_isa = set, .algorithm = name};
+            const std::size_t free = bench.run(how).workspace;
+            const auto plain = bench.output_bytes();
+            how.constant_weights = true;
+            how.threads = 1 + static_cast<int>(seed % 3);
+            how.pool = &pool;
+            for (const std::size_t limit : {free, free - free / 3, free / 2}) try {
+                    if (how.threads == 1 && !gradient) how.workspace_limit = limit;
+                    ASSERT_EQ(bench.run(how).prepared == 0, gradient);
+                    ASSERT_EQ(bench.output_bytes(), plain) << to_string(set) << ' ' << name;
+                    some += gradient ? 0 : 1;
+                } catch (const error &e) {
+                    ASSERT_EQ(e.code(), error_code::out_of_memory) << e.what();
+                }
+        }
+    }
+    EXPECT_GT(some, 100);
+}
+
 TEST(winograd, workspace_limits) {
     workbench bench;
     int leaner = 0;

@@ -235,5 +235,32 @@ TEST(shape_input, reaches_the_workspace_of_late_plans) {
     EXPECT_EQ(out.values(), l.diff_weights());
 }
 
+// Both gradients of a layer in one call keep the algorithms, and the bits, that they have alone.
+TEST(compile, both_gradients_by_winograd_in_turn) {
+    const buffer src({2, 14, 13, 64}, 1), weights({3, 3, 64, 64}, 2), diff_dst({2, 14, 13, 64}, 3);
+    const attributes attrs{.pads_begin = {1, 1}, .pads_end = {1, 1}};
+    const stream on{default_engine()};
+    const compiled_partition both = compile_backward(op_kind::convolution,
+        {src.described(0), diff_dst.described(1), weights.described(2)},
+        {src.described(3), weights.described(4)}, attrs);
+    const compiled_partition data = compile(op_kind::convolution_backward_data,
+        {diff_dst.described(0), weights.described(1)}, {src.described(2)}, attrs);
+    const compiled_partition sums = compile(op_kind::convolution_backward_weights,
+        {src.described(0), diff_dst.described(1)}, {weights.described(2)}, attrs);
+    EXPECT_EQ(both.describe(), data.describe() + '\n' + sums.describe());
+    EXPECT_NE(data.describe().find(": winograd"), std::string::npos) << data.describe();
+    EXPECT_NE(sums.describe().find(": winograd"), std::string::npos) << sums.describe();
+    EXPECT_EQ(both.workspace_size(), std::max(data.workspace_size(), sums.workspace_size()));
+
+    buffer diff_src = buffer::filled(src.shape(), 99.0F), alone = diff_src;
+    buffer diff_weights = buffer::filled(weights.shape(), 99.0F), weights_alone = diff_weights;
+    both.execute(
+        on, {src.view(), diff_dst.view(), weights.view()}, {diff_src.view(), diff_weights.view()});
+    data.execute(on, {diff_dst.view(), weights.view()}, {alone.view()});
+    sums.execute(on, {src.view(), diff_dst.view()}, {weights_alone.view()});
+    EXPECT_EQ(diff_src.values(), alone.values());
+    EXPECT_EQ(diff_weights.values(), weights_alone.values());
+}
+
 }  // namespace
 }  // namespace convgrad::test

@@ -182,6 +182,43 @@ private:
     typed_buffer large_, small_, weights_, bias_;
 };
 
+// Without memory for it constant weights are used as they are.
+TEST(allocation_failure_of_constants, executions_do_without) {
+    const buffer src({1, 5, 6, 32}, 1), weights({3, 3, 32, 32}, 2);
+    const buffer expected({1, 5, 6, 32}, 3);
+    const attributes attrs{.pads_begin = {1, 1}, .pads_end = {1, 1}};
+    const engine on(engine_options{.threads = 1});
+    const stream queue(on);
+    logical_tensor w = weights.described(1);
+    w.is_constant = true;
+    const compiled_partition compiled = compile(
+        op_kind::convolution, {src.described(0), w}, {expected.described(2)}, attrs, {.on = &on});
+    const std::vector<const_tensor> inputs = {src.view(), weights.view()};
+    compiled.execute(queue, inputs, {expected.view()});
+    ASSERT_NE(compiled.constants_size(), 0U);
+    compiled.forget_constants();
+    struct state {
+        buffer out;
+        std::vector<tensor> outputs;
+        const compiled_partition &forgets;
+        ~state() { forgets.forget_constants(); }
+    };
+    int without = 0;
+    fail_each(
+        [&] {
+            auto made = std::make_unique<state>(
+                state{buffer::filled(expected.shape(), 99.0F), {}, compiled});
+            made->outputs = {made->out.view()};
+            return made;
+        },
+        [&](const std::unique_ptr<state> &s) {
+            compiled.execute(queue, inputs, s->outputs);
+            without += compiled.constants_size() == 0 ? 1 : 0;
+        },
+        [&](const std::unique_ptr<state> &s) { return s->out.values() == expected.values(); });
+    EXPECT_GT(without, 0);
+}
+
 class allocation_failure : public testing::TestWithParam<op_kind> {
 protected:
     /// Every type, kind of layer and instruction set; also with several threads, where those

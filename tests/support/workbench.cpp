@@ -344,22 +344,32 @@ void workbench::restore_outputs() {
 run_report workbench::run(const run_options &how) {
     running = &problem_;
     running_isa = how.max_isa;
-    const auto plan = cpu::make_plan(problem_, {.max_isa = how.max_isa,
-                                                   .threads = how.threads,
-                                                   .workspace = how.workspace_limit,
-                                                   .only_algorithm = how.algorithm,
-                                                   .random_estimates = how.random_estimates});
+    conv::problem asked = problem_;
+    asked.constant_weights = how.constant_weights;
+    const auto plan = cpu::make_plan(asked, {.max_isa = how.max_isa,
+                                                .threads = how.threads,
+                                                .workspace = how.workspace_limit,
+                                                .only_algorithm = how.algorithm,
+                                                .random_estimates = how.random_estimates});
     restore_outputs();
     // Aligned to 64 bytes, so up to 63 bytes remain before the guard page: canaries.
     const std::size_t bytes = plan->workspace(), room = (bytes + 63) / 64 * 64;
     std::byte *workspace = workspace_.place(room, side_in_turn(++runs_));
     std::fill_n(workspace, room, poison);
-    plan->run(data_, workspace, cpu::executor(how.pool, how.threads));
+    const cpu::executor threads(how.pool, how.threads);
+    conv::buffers data = data_;
+    const auto prepared = plan->prepare_weights(data, workspace, threads);
+    if ((prepared != nullptr) != (plan->facts().prepared != 0))
+        throw std::logic_error("prepared, or not, against its word: " + to_text(problem_));
+    data.prepared = prepared.get();
+    if (prepared != nullptr) std::fill_n(workspace, room, poison);
+    plan->run(data, workspace, threads);
     for (std::size_t i = bytes; i < room; ++i)
         if (workspace[i] != poison)
             throw std::logic_error("written past the workspace: " + to_text(problem_));
     running = nullptr;
-    return {std::string(plan->algorithm()), plan->instruction_set(), bytes, plan->facts().kept};
+    return {std::string(plan->algorithm()), plan->instruction_set(), bytes, plan->facts().kept,
+        plan->facts().prepared};
 }
 
 std::string workbench::compare_exact() const {

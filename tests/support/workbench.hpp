@@ -32,6 +32,7 @@ struct run_options {
     std::string_view algorithm = {};
     std::size_t workspace_limit = std::numeric_limits<std::size_t>::max();
     std::uint64_t random_estimates = 0;  // see cpu::plan_limits
+    bool constant_weights = false;       // whose form is prepared before
 };
 
 /// What ran.
@@ -40,6 +41,7 @@ struct run_report {
     isa set = isa::portable;
     std::size_t workspace = 0;
     engines::accuracy kept = engines::accuracy::strict;
+    std::size_t prepared = 0;  // see engines::plan_facts
 };
 
 /// The instruction sets that this machine can run, weakest first. Where everything but AMX is
