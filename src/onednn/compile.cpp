@@ -3,6 +3,7 @@
 
 #include "graph/compiled.hpp"
 #include "graph/tensors.hpp"
+#include "onednn/choice.hpp"
 #include "onednn/compiled.hpp"
 #include "op/message.hpp"
 
@@ -96,19 +97,12 @@ std::string kernels_of(const compiled_partition::impl &made) {
     return text;
 }
 
-std::string tensors_of(const compiled_partition::impl &made) {
-    std::string text;
-    for (const auto *list : {&made.inputs, &made.outputs}) {
-        if (list == &made.outputs) text += " ->";
-        for (const logical_tensor &lt : *list) {
-            text += text.empty() ? "" : " ";
-            text += to_string(lt.type);
-            text += ':';
-            if (!lt.shape) text += '?';
-            for (std::size_t i = 0; lt.shape && i < lt.shape->size(); ++i)
-                text += ops::cat(i == 0 ? "" : "x", (*lt.shape)[i]);
-        }
-    }
+/// "f32:8x3x5x5", "s8:?" where the shape is not known.
+std::string describe_tensor(const tensor_description &lt) {
+    std::string text = name_of(lt.type) + ":";
+    if (lt.ndims < 0) text += '?';
+    for (int i = 0; i < std::min(lt.ndims, max_ndims); ++i)
+        text += ops::cat(i == 0 ? "" : "x", lt.dims[i]);
     return text;
 }
 
@@ -131,26 +125,46 @@ std::vector<tensor_description> describe_all(const compiled_partition::impl &mad
 
 }  // namespace
 
-std::shared_ptr<const compiled_body> compile(std::shared_ptr<const partition_body> source,
+std::shared_ptr<compiled_body> compile(std::shared_ptr<const partition_body> source,
     description_list inputs, description_list outputs) {
     tensor_collector tensors(inputs, outputs);
     std::vector<stage> stages;
     for (const fused_stage &from : source->stages) stages.push_back(tensors.add(from));
     const auto made = compile_stages(
-        std::move(stages), tensors.inputs, tensors.outputs, engine_for(source->fpmath));
+        std::move(stages), tensors.inputs, tensors.outputs, engine_for(source->settings.fpmath));
 
     auto body = std::make_shared<compiled_body>(compiled_body{.source = std::move(source),
         .library = compiled_partition(made),
         .input_places = std::move(tensors.input_places),
         .output_places = std::move(tensors.output_places),
+        .output_count = outputs.size(),
         .scratch = made->workspace,
         .tensors = {},
         .inplace = find_inplace(*made),
+        .gain = predicted_gain(*made),
+        .kernels = kernels_of(*made),
         .trace_text = {}});
     body->tensors = describe_all(*made, *body, inputs, outputs);
-    body->trace_text = ops::cat("partition:", body->source->id, ",", body->source->describe(), ",",
-        kernels_of(*made), ",", tensors_of(*made));
+    body->explain({});
     return body;
+}
+
+void compiled_body::explain(const std::string &why) {
+    std::vector<const tensor_description *> ins, outs;
+    const std::size_t input_count = tensors.size() - output_count;
+    for (const std::size_t at : input_places) ins.push_back(&tensors[at]);
+    for (const std::size_t at : output_places) outs.push_back(&tensors[input_count + at]);
+    trace_text = ops::cat("partition:", source->id, ",", source->describe(), ",", kernels,
+        why.empty() ? "" : ops::cat(" [", why, "]"), ",", describe_tensors(ins, outs));
+}
+
+std::string describe_tensors(description_list inputs, description_list outputs) {
+    std::string text;
+    for (const tensor_description *lt : inputs)
+        text += (text.empty() ? "" : " ") + describe_tensor(*lt);
+    text += " ->";
+    for (const tensor_description *lt : outputs) text += " " + describe_tensor(*lt);
+    return text;
 }
 
 }  // namespace convgrad::onednn

@@ -4,6 +4,7 @@
 
 #include <convgrad/error.hpp>
 
+#include "onednn/behind.hpp"
 #include "onednn/guard.hpp"
 #include "op/message.hpp"
 
@@ -87,6 +88,13 @@ data_type to_data_type(element_type type) {
     default:
         return data_type::undef;
     }
+}
+
+std::string name_of(element_type type) {
+    static constexpr const char *names[] = {"undef", "f16", "bf16", "f32", "s32", "s8", "u8", "f64",
+        "boolean", "f8_e5m2", "f8_e4m3", "s4", "u4", "e8m0", "f4_e2m1", "f4_e3m0", "s64"};
+    const auto at = static_cast<std::size_t>(type);
+    return at < std::size(names) ? names[at] : ops::cat("type ", static_cast<int>(type));
 }
 
 bool has_valid_rank(const tensor_description &lt) {
@@ -224,6 +232,8 @@ tensor_description empty_description(
 
 CONVGRAD_ONEDNN_API status dnnl_graph_logical_tensor_init(tensor_description *made, std::size_t id,
     element_type type, std::int32_t ndims, layout_type layout, property_type property) {
+    if (const library *next = behind())
+        return next->logical_tensor_init(made, id, type, ndims, layout, property);
     if (made == nullptr || ndims > max_ndims || !is_valid(type, ndims, property))
         return status::invalid_arguments;
     *made = empty_description(id, type, ndims, layout, property);
@@ -234,6 +244,8 @@ CONVGRAD_ONEDNN_API status dnnl_graph_logical_tensor_init(tensor_description *ma
 CONVGRAD_ONEDNN_API status dnnl_graph_logical_tensor_init_with_dims(tensor_description *made,
     std::size_t id, element_type type, std::int32_t ndims, const std::int64_t *dims,
     layout_type layout, property_type property) {
+    if (const library *next = behind())
+        return next->logical_tensor_init_with_dims(made, id, type, ndims, dims, layout, property);
     if (made == nullptr || ndims < 0 || ndims > max_ndims || !is_valid(type, ndims, property)
         || (ndims > 0 && dims == nullptr))
         return status::invalid_arguments;
@@ -257,6 +269,9 @@ CONVGRAD_ONEDNN_API status dnnl_graph_logical_tensor_init_with_dims(tensor_descr
 CONVGRAD_ONEDNN_API status dnnl_graph_logical_tensor_init_with_strides(tensor_description *made,
     std::size_t id, element_type type, std::int32_t ndims, const std::int64_t *dims,
     const std::int64_t *strides, property_type property) {
+    if (const library *next = behind())
+        return next->logical_tensor_init_with_strides(
+            made, id, type, ndims, dims, strides, property);
     if (made == nullptr || ndims < 0 || ndims > max_ndims || !is_valid(type, ndims, property)
         || (ndims > 0 && any_null(dims, strides)))
         return status::invalid_arguments;
@@ -270,6 +285,7 @@ CONVGRAD_ONEDNN_API status dnnl_graph_logical_tensor_init_with_strides(tensor_de
 
 CONVGRAD_ONEDNN_API status dnnl_graph_logical_tensor_get_mem_size(
     const tensor_description *lt, std::size_t *size) {
+    if (const library *next = behind()) return next->logical_tensor_get_mem_size(lt, size);
     if (any_null(lt, size)) return status::invalid_arguments;
     *size = memory_size(*lt);
     return status::success;
@@ -277,6 +293,7 @@ CONVGRAD_ONEDNN_API status dnnl_graph_logical_tensor_get_mem_size(
 
 CONVGRAD_ONEDNN_API status dnnl_graph_logical_tensor_is_equal(
     const tensor_description *a, const tensor_description *b, std::uint8_t *equal) {
+    if (const library *next = behind()) return next->logical_tensor_is_equal(a, b, equal);
     if (any_null(a, b, equal)) return status::invalid_arguments;
     *equal = a->id == b->id && same_description(*a, *b) ? 1 : 0;
     return status::success;

@@ -1,6 +1,8 @@
 // Tensor descriptions: the client's form and the library's.
 #pragma once
 
+#include <string>
+
 #include <convgrad/tensor.hpp>
 
 #include "onednn/abi.hpp"
@@ -9,6 +11,9 @@ namespace convgrad::onednn {
 
 /// undef for a type that the library does not compute with.
 data_type to_data_type(element_type type);
+
+/// "f32", "s8", …; "type 40" for one that is not known.
+std::string name_of(element_type type);
 
 /// Rank between unknown and the most that a description holds.
 bool has_valid_rank(const tensor_description &lt);

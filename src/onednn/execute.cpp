@@ -12,28 +12,28 @@ namespace {
 
 /// The tensor at a place of the client's list. One that says of itself that it is not the tensor of
 /// the compile call is refused: it may have less memory.
-const client_tensor &tensor_of(std::span<const client_tensor *const> list, std::size_t place,
+const tensor_view &tensor_of(std::span<const tensor_view> list, std::size_t place,
     const logical_tensor &compiled, std::string_view what) {
     if (place >= list.size())
         refuse(ops::cat(
             list.size(), " ", what, "s are given; the compile call had at least ", place + 1));
-    if (list[place] == nullptr) refuse(ops::cat(what, " ", place, " is null"));
-    if (compiled.is_known() && !fits(list[place]->lt, compiled))
+    if (compiled.is_known() && list[place].lt && !fits(*list[place].lt, compiled))
         refuse(ops::cat(what, " ", place,
             " is not the tensor that was compiled: ", describe(compiled), " was"));
-    return *list[place];
+    return list[place];
 }
 
 /// The tensor as compiled; where that left the shape open, as the client has it now.
-tensor output_at(const client_tensor &given, const logical_tensor &compiled) {
+tensor output_at(const tensor_view &given, const logical_tensor &compiled) {
     if (compiled.is_known()) return tensor_at(given.data, compiled);
-    return tensor_at(given.data, output_of(given.lt, false));
+    if (!given.lt) refuse("the shape of an output is known neither from compiling nor from it");
+    return tensor_at(given.data, output_of(*given.lt, false));
 }
 
 }  // namespace
 
-void compiled_body::execute(std::span<const client_tensor *const> inputs,
-    std::span<const client_tensor *const> outputs, void *scratch_memory) const {
+void compiled_body::execute(std::span<const tensor_view> inputs,
+    std::span<const tensor_view> outputs, void *scratch_memory) const {
     std::vector<tensor> in, out;
     for (std::size_t i = 0; i < input_places.size(); ++i) {
         const logical_tensor &compiled = library.inputs()[i];
@@ -45,7 +45,7 @@ void compiled_body::execute(std::span<const client_tensor *const> inputs,
         out.push_back(
             output_at(tensor_of(outputs, output_places[i], compiled, "output"), compiled));
     }
-    library.execute(stream(engine_for(source->fpmath)), in, out,
+    library.execute(stream(engine_for(source->settings.fpmath)), in, out,
         library.workspace_size() == 0 ? nullptr : scratch_memory);
 }
 

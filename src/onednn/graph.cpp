@@ -3,7 +3,9 @@
 #include <atomic>
 #include <unordered_map>
 
+#include "onednn/behind.hpp"
 #include "onednn/description.hpp"
+#include "onednn/front.hpp"
 #include "onednn/guard.hpp"
 #include "onednn/runtime.hpp"
 #include "op/message.hpp"
@@ -35,15 +37,6 @@ void finalize(client_graph &graph) {
 
 bool is_mode(fpmath_mode mode) {
     return mode >= fpmath_mode::strict && mode <= fpmath_mode::tf32;
-}
-
-/// What the graph says about its tensors.
-graph_tensors tensors_of(const std::vector<graph_node> &nodes) {
-    graph_tensors tensors;
-    for (const graph_node &n : nodes)
-        for (const auto *ports : {&n.node->inputs(), &n.node->outputs()})
-            for (const logical_tensor &lt : *ports) tensors.try_emplace(lt.id, lt);
-    return tensors;
 }
 
 /// The clients' descriptions of the tensors with these ids.
@@ -82,20 +75,33 @@ std::vector<graph_node> nodes_of(const std::vector<graph_op> &ops) {
     return nodes;
 }
 
+graph_tensors tensors_of(const std::vector<graph_node> &nodes) {
+    graph_tensors tensors;
+    for (const graph_node &n : nodes)
+        for (const auto *ports : {&n.node->inputs(), &n.node->outputs()})
+            for (const logical_tensor &lt : *ports) tensors.try_emplace(lt.id, lt);
+    return tensors;
+}
+
+std::shared_ptr<partition_body> make_body(
+    const std::vector<graph_op> &ops, op_group group, const graph_settings &settings) {
+    auto body = std::make_shared<partition_body>();
+    body->settings = settings;
+    for (const std::size_t at : group.members) body->ops.push_back(ops[at].given);
+    body->inputs = describe_ports(ops, group, group.inputs);
+    body->outputs = describe_ports(ops, group, group.outputs);
+    if (settings.engine == engine_kind_value::cpu) body->stages = std::move(group.stages);
+    return body;
+}
+
 std::vector<std::shared_ptr<const partition_body>> make_partitions(
-    const std::vector<graph_op> &ops, engine_kind_value engine, fpmath_mode fpmath, bool fuse) {
+    const std::vector<graph_op> &ops, const graph_settings &settings, bool fuse) {
     const std::vector<graph_node> nodes = nodes_of(ops);
     std::vector<std::shared_ptr<const partition_body>> made;
     for (op_group &group : group_ops(nodes, graph_edges(nodes), tensors_of(nodes), fuse)) {
-        auto body = std::make_shared<partition_body>();
+        const auto body = make_body(ops, std::move(group), settings);
         body->id = next_partition_id();
-        body->engine = engine;
-        body->fpmath = fpmath;
-        for (const std::size_t at : group.members) body->ops.push_back(ops[at].given);
-        body->inputs = describe_ports(ops, group, group.inputs);
-        body->outputs = describe_ports(ops, group, group.outputs);
-        if (engine == engine_kind_value::cpu) body->stages = std::move(group.stages);
-        made.push_back(std::move(body));
+        made.push_back(body);
     }
     return made;
 }
@@ -107,20 +113,33 @@ using namespace convgrad::onednn;
 CONVGRAD_ONEDNN_API status dnnl_graph_graph_create_with_fpmath_mode(
     client_graph **made, engine_kind_value engine, fpmath_mode mode) {
     if (made == nullptr || !is_mode(mode)) return status::invalid_arguments;
+    if (const library *next = behind()) {
+        const status said = next->graph_create_with_fpmath_mode(made, engine, mode);
+        return said == status::success ? note_graph(*next, *made, {engine, mode}) : said;
+    }
     return guarded("graph_create", [&] {
         auto graph = std::make_unique<client_graph>();
-        graph->engine = engine;
-        graph->fpmath = mode;
+        graph->settings = {engine, mode};
         *made = graph.release();
         return status::success;
     });
 }
 
 CONVGRAD_ONEDNN_API status dnnl_graph_graph_create(client_graph **made, engine_kind_value engine) {
+    if (made == nullptr) return status::invalid_arguments;
+    if (const library *next = behind()) {
+        const status said = next->graph_create(made, engine);
+        if (said != status::success) return said;
+        return note_graph(*next, *made, {engine, default_fpmath_mode()});
+    }
     return dnnl_graph_graph_create_with_fpmath_mode(made, engine, default_fpmath_mode());
 }
 
 CONVGRAD_ONEDNN_API status dnnl_graph_graph_destroy(client_graph *graph) {
+    if (const library *next = behind()) {
+        notes<client_graph>::get().drop(graph);
+        return next->graph_destroy(graph);
+    }
     delete graph;
     return status::success;
 }
@@ -128,9 +147,15 @@ CONVGRAD_ONEDNN_API status dnnl_graph_graph_destroy(client_graph *graph) {
 CONVGRAD_ONEDNN_API status dnnl_graph_graph_set_fpmath_mode(
     client_graph *graph, fpmath_mode mode, int apply_to_int) {
     if (graph == nullptr) return status::invalid_arguments;
+    if (const library *next = behind()) {
+        const status said = call_later(next->graph_set_fpmath_mode, graph, mode, apply_to_int);
+        const auto known = notes<client_graph>::get().find(graph);
+        if (said == status::success && known != nullptr) known->settings.fpmath = mode;
+        return said;
+    }
     if (graph->finalized) return status::invalid_graph;
     if (!is_mode(mode)) return status::invalid_arguments;
-    graph->fpmath = mode;
+    graph->settings.fpmath = mode;
     graph->fpmath_for_integers = apply_to_int;
     return status::success;
 }
@@ -138,14 +163,17 @@ CONVGRAD_ONEDNN_API status dnnl_graph_graph_set_fpmath_mode(
 CONVGRAD_ONEDNN_API status dnnl_graph_graph_get_fpmath_mode(
     client_graph *graph, fpmath_mode *mode, int *apply_to_int) {
     if (graph == nullptr) return status::invalid_arguments;
+    if (const library *next = behind())
+        return call_later(next->graph_get_fpmath_mode, graph, mode, apply_to_int);
     if (graph->finalized) return status::invalid_graph;
-    if (mode != nullptr) *mode = graph->fpmath;
+    if (mode != nullptr) *mode = graph->settings.fpmath;
     if (apply_to_int != nullptr) *apply_to_int = graph->fpmath_for_integers;
     return status::success;
 }
 
 CONVGRAD_ONEDNN_API status dnnl_graph_add_op(client_graph *graph, const client_op *op) {
     if (any_null(graph, op)) return status::invalid_arguments;
+    if (const library *next = behind()) return add_op_in_front(*next, graph, op);
     if (graph->finalized) return status::invalid_graph;
     return guarded("add_op", [&] {
         for (const graph_op &other : graph->ops)
@@ -157,6 +185,7 @@ CONVGRAD_ONEDNN_API status dnnl_graph_add_op(client_graph *graph, const client_o
 
 CONVGRAD_ONEDNN_API status dnnl_graph_graph_finalize(client_graph *graph) {
     if (graph == nullptr) return status::invalid_arguments;
+    if (const library *next = behind()) return next->graph_finalize(graph);
     return guarded("graph_finalize", [&] {
         if (!graph->finalized) finalize(*graph);
         return status::success;
@@ -166,15 +195,18 @@ CONVGRAD_ONEDNN_API status dnnl_graph_graph_finalize(client_graph *graph) {
 CONVGRAD_ONEDNN_API status dnnl_graph_graph_is_finalized(
     client_graph *graph, std::uint8_t *finalized) {
     if (any_null(graph, finalized)) return status::invalid_arguments;
+    if (const library *next = behind()) return next->graph_is_finalized(graph, finalized);
     *finalized = graph->finalized ? 1 : 0;
     return status::success;
 }
 
 CONVGRAD_ONEDNN_API status dnnl_graph_graph_filter(client_graph *graph, partition_policy policy) {
-    if (graph == nullptr || !graph->finalized) return status::invalid_graph;
+    if (graph == nullptr) return status::invalid_graph;
+    if (const library *next = behind()) return filter_in_front(*next, graph, policy);
+    if (!graph->finalized) return status::invalid_graph;
     return guarded("graph_filter", [&] {
-        graph->partitions = make_partitions(
-            graph->ops, graph->engine, graph->fpmath, policy != partition_policy::debug);
+        graph->partitions =
+            make_partitions(graph->ops, graph->settings, policy != partition_policy::debug);
         return status::success;
     });
 }
@@ -182,6 +214,13 @@ CONVGRAD_ONEDNN_API status dnnl_graph_graph_filter(client_graph *graph, partitio
 CONVGRAD_ONEDNN_API status dnnl_graph_graph_get_partition_num(
     const client_graph *graph, std::size_t *count) {
     if (any_null(graph, count)) return status::invalid_graph;
+    if (const library *next = behind()) {
+        const auto known = notes<client_graph>::get().find(graph);
+        if (known == nullptr || known->places.empty())
+            return next->graph_get_partition_num(graph, count);
+        *count = known->places.size();
+        return status::success;
+    }
     *count = graph->partitions.size();
     return status::success;
 }
@@ -189,6 +228,7 @@ CONVGRAD_ONEDNN_API status dnnl_graph_graph_get_partition_num(
 CONVGRAD_ONEDNN_API status dnnl_graph_graph_get_partitions(
     client_graph *graph, std::size_t count, client_partition **made) {
     if (any_null(graph, made) || count == 0) return status::invalid_graph;
+    if (const library *next = behind()) return get_partitions_in_front(*next, graph, count, made);
     if (count != graph->partitions.size()) return status::invalid_arguments;
     return guarded("graph_get_partitions", [&] {
         std::vector<std::unique_ptr<client_partition>> partitions;

@@ -5,6 +5,7 @@
 
 #include <convgrad/error.hpp>
 
+#include "onednn/behind.hpp"
 #include "onednn/description.hpp"
 #include "onednn/guard.hpp"
 #include "op/message.hpp"
@@ -96,8 +97,24 @@ bool may_fuse(const client_op &given, const op &node) {
 }  // namespace
 
 std::string name_of(graph_op_kind kind) {
+    if (const ops::op_schema *schema = schema_of(kind)) return std::string(schema->name);
+    switch (kind) {
+#define CONVGRAD_ONEDNN_NAME(name)                                                                 \
+    case graph_op_kind::name:                                                                      \
+        return #name;
+        CONVGRAD_ONEDNN_OP_KINDS(CONVGRAD_ONEDNN_NAME)
+#undef CONVGRAD_ONEDNN_NAME
+    }
+    return ops::cat("op ", static_cast<int>(kind));
+}
+
+bool is_family(graph_op_kind kind) {
     const ops::op_schema *schema = schema_of(kind);
-    return schema != nullptr ? std::string(schema->name) : ops::cat("op ", static_cast<int>(kind));
+    return schema != nullptr && !schema->epilogue;
+}
+
+graph_op make_foreign_op(const client_op &given) {
+    return {std::make_shared<client_op>(given), {.node = to_library(given), .attrs = {}}};
 }
 
 graph_op make_graph_op(const client_op &given) {
@@ -128,16 +145,19 @@ bool is_scalar_s64(graph_attribute name) {
     return name >= graph_attribute::axis && name < graph_attribute::axes;
 }
 
-status set_attribute(client_op *op, graph_attribute name, auto make_value) {
-    return guarded("op_set_attr", [&] {
-        op->attributes.insert_or_assign(name, make_value());
-        return status::success;
-    });
-}
-
-status add_port(std::vector<tensor_description> &ports, const tensor_description &lt) {
-    return guarded("op_add_port", [&] {
-        ports.push_back(lt);
+/// Tells oneDNN, where it is behind this library, and notes what it accepted; alone, the handle is
+/// the op itself.
+status tell_and_note(const char *what, client_op *op, auto tell, auto note) {
+    std::shared_ptr<client_op> known;
+    if (const library *next = behind()) {
+        const status said = tell(*next);
+        if (said != status::success) return said;
+        known = notes<client_op>::get().find(op);
+        if (known == nullptr) return said;
+        op = known.get();
+    }
+    return guarded(what, [&] {
+        note(*op);
         return status::success;
     });
 }
@@ -152,65 +172,105 @@ CONVGRAD_ONEDNN_API status dnnl_graph_op_create(
         op->id = id;
         op->kind = kind;
         op->name = name;
-        *made = op.release();
+        const library *next = behind();
+        if (next == nullptr) {
+            *made = op.release();
+            return status::success;
+        }
+        client_op *theirs = nullptr;
+        const status said = next->op_create(&theirs, id, kind, name);
+        if (said != status::success) return said;
+        try {
+            notes<client_op>::get().keep(theirs, std::move(op));
+        } catch (...) {
+            next->op_destroy(theirs);
+            throw;
+        }
+        *made = theirs;
         return status::success;
     });
 }
 
 CONVGRAD_ONEDNN_API status dnnl_graph_op_destroy(client_op *op) {
+    if (const library *next = behind()) {
+        notes<client_op>::get().drop(op);
+        return next->op_destroy(op);
+    }
     delete op;
     return status::success;
 }
 
 CONVGRAD_ONEDNN_API status dnnl_graph_op_add_input(client_op *op, const tensor_description *input) {
     if (any_null(op, input)) return status::invalid_arguments;
-    return add_port(op->inputs, *input);
+    return tell_and_note(
+        "op_add_input", op, [&](const library &next) { return next.op_add_input(op, input); },
+        [&](client_op &known) { known.inputs.push_back(*input); });
 }
 
 CONVGRAD_ONEDNN_API status dnnl_graph_op_add_output(
     client_op *op, const tensor_description *output) {
     if (any_null(op, output)) return status::invalid_arguments;
-    return add_port(op->outputs, *output);
+    return tell_and_note(
+        "op_add_output", op, [&](const library &next) { return next.op_add_output(op, output); },
+        [&](client_op &known) { known.outputs.push_back(*output); });
 }
 
 CONVGRAD_ONEDNN_API status dnnl_graph_op_set_attr_f32(
     client_op *op, graph_attribute name, const float *value, std::size_t length) {
     if (any_null(op, value)) return status::invalid_arguments;
-    return set_attribute(op, name, [&]() -> graph_attribute_value {
-        if (is_scalar_f32(name)) return *value;
-        return std::vector<float>(value, value + length);
-    });
+    return tell_and_note(
+        "op_set_attr", op,
+        [&](const library &next) { return next.op_set_attr_f32(op, name, value, length); },
+        [&](client_op &known) {
+            if (is_scalar_f32(name))
+                known.attributes.insert_or_assign(name, *value);
+            else
+                known.attributes.insert_or_assign(name, std::vector<float>(value, value + length));
+        });
 }
 
 CONVGRAD_ONEDNN_API status dnnl_graph_op_set_attr_bool(
     client_op *op, graph_attribute name, const std::uint8_t *value, std::size_t length) {
     if (any_null(op, value) || length != 1) return status::invalid_arguments;
-    return set_attribute(op, name, [&]() -> graph_attribute_value { return *value != 0; });
+    return tell_and_note(
+        "op_set_attr", op,
+        [&](const library &next) { return next.op_set_attr_bool(op, name, value, length); },
+        [&](client_op &known) { known.attributes.insert_or_assign(name, *value != 0); });
 }
 
 CONVGRAD_ONEDNN_API status dnnl_graph_op_set_attr_s64(
     client_op *op, graph_attribute name, const std::int64_t *value, std::size_t length) {
     if (any_null(op, value)) return status::invalid_arguments;
-    return set_attribute(op, name, [&]() -> graph_attribute_value {
-        if (is_scalar_s64(name)) return *value;  // whatever the length: clients pass 0 or 1
-        return convgrad::dims(value, value + length);
-    });
+    return tell_and_note(
+        "op_set_attr", op,
+        [&](const library &next) { return next.op_set_attr_s64(op, name, value, length); },
+        [&](client_op &known) {
+            if (is_scalar_s64(name))  // whatever the length: clients pass 0 or 1
+                known.attributes.insert_or_assign(name, *value);
+            else
+                known.attributes.insert_or_assign(name, convgrad::dims(value, value + length));
+        });
 }
 
 CONVGRAD_ONEDNN_API status dnnl_graph_op_set_attr_str(
     client_op *op, graph_attribute name, const char *value, std::size_t length) {
     if (any_null(op, value) || length == 0) return status::invalid_arguments;
     // The string ends with its NUL: clients pass any length.
-    return set_attribute(op, name, [&]() -> graph_attribute_value { return std::string(value); });
+    return tell_and_note(
+        "op_set_attr", op,
+        [&](const library &next) { return next.op_set_attr_str(op, name, value, length); },
+        [&](client_op &known) { known.attributes.insert_or_assign(name, std::string(value)); });
 }
 
 CONVGRAD_ONEDNN_API status dnnl_graph_op_get_id(const client_op *op, std::size_t *id) {
+    if (const library *next = behind()) return next->op_get_id(op, id);
     if (any_null(op, id)) return status::invalid_arguments;
     *id = op->id;
     return status::success;
 }
 
 CONVGRAD_ONEDNN_API status dnnl_graph_op_get_kind(const client_op *op, graph_op_kind *kind) {
+    if (const library *next = behind()) return next->op_get_kind(op, kind);
     if (any_null(op, kind)) return status::invalid_arguments;
     *kind = op->kind;
     return status::success;

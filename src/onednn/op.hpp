@@ -34,8 +34,12 @@ struct client_op {
     std::vector<tensor_description> inputs, outputs;
 };
 
-/// "Convolution", "BiasAdd", …; kinds without a part in anything here are "op 39".
+/// "Convolution", "BiasAdd", …; kinds without a part in anything here by the name of their value
+/// ("matmul"), unknown ones by its number ("op 91").
 std::string name_of(graph_op_kind kind);
+
+/// Whether the library computes ops of this kind by themselves.
+bool is_family(graph_op_kind kind);
 
 /// An op of a graph: as the client has it, and as the library sees it.
 struct graph_op {
@@ -46,5 +50,8 @@ struct graph_op {
 /// Checks and copies. Throws invalid_op for an op that the library computes and that is wrong; a
 /// BiasAdd, Add or ReLU that it could not fuse is foreign to it, like ops of other kinds.
 graph_op make_graph_op(const client_op &given);
+
+/// An op that the library has no part in, whatever its kind.
+graph_op make_foreign_op(const client_op &given);
 
 }  // namespace convgrad::onednn

@@ -5,12 +5,12 @@
 #include <charconv>
 #include <cstdlib>
 #include <cstring>
-#include <dlfcn.h>
 #include <mutex>
 #include <shared_mutex>
 #include <unordered_map>
 #include <unordered_set>
 
+#include "onednn/behind.hpp"
 #include "onednn/guard.hpp"
 
 namespace convgrad::onednn {
@@ -44,24 +44,13 @@ public:
     Function *get() {
         Function *known = found_.load(std::memory_order_acquire);
         if (known != nullptr) return known;
-        known = as_function(dlsym(RTLD_NEXT, name_));
-        // A library that was opened for one module only is not in the global order.
-        if (known == nullptr)
-            if (void *handle = dlopen("libdnnl.so.3", RTLD_LAZY | RTLD_NOLOAD)) {
-                known = as_function(dlsym(handle, name_));
-                dlclose(handle);
-            }
+        known = reinterpret_cast<Function *>(
+            symbol_behind(name_, reinterpret_cast<const void *>(own_)));
         found_.store(known, std::memory_order_release);
         return known;
     }
 
 private:
-    // This library under oneDNN's name would find itself.
-    Function *as_function(void *symbol) const {
-        auto *function = reinterpret_cast<Function *>(symbol);
-        return function == own_ ? nullptr : function;
-    }
-
     const char *name_;
     Function *own_;
     std::atomic<Function *> found_ = nullptr;
@@ -153,6 +142,10 @@ client_engine *engine_of(const client_stream *stream) {
     client_engine *engine = nullptr;
     if (dnnl_stream_get_engine(stream, &engine) != status::success) return nullptr;
     return engine;
+}
+
+status wait_for(client_stream *stream) {
+    return dnnl_stream_wait(stream);
 }
 
 allocator allocator_of(const client_engine *engine) {
@@ -340,15 +333,30 @@ CONVGRAD_ONEDNN_API const version_info *dnnl_version() {
 CONVGRAD_ONEDNN_API status dnnl_graph_allocator_create(
     allocator **made, host_allocate allocate, host_deallocate deallocate) {
     if (made == nullptr) return status::invalid_arguments;
+    const bool both = allocate != nullptr && deallocate != nullptr;
+    const allocator wanted = both ? allocator{allocate, deallocate} : allocator{};
+    if (const library *next = behind()) {
+        const status said = next->allocator_create(made, allocate, deallocate);
+        if (said != status::success) return said;
+        const status kept = guarded("allocator_create", [&] {
+            notes<allocator>::get().keep(*made, std::make_shared<allocator>(wanted));
+            return status::success;
+        });
+        if (kept != status::success) next->allocator_destroy(*made);
+        return kept;
+    }
     return guarded("allocator_create", [&] {
-        const bool both = allocate != nullptr && deallocate != nullptr;
-        *made = both ? new allocator{allocate, deallocate} : new allocator{};
+        *made = new allocator(wanted);
         return status::success;
     });
 }
 
 CONVGRAD_ONEDNN_API status dnnl_graph_allocator_destroy(allocator *given) {
     if (given == nullptr) return status::invalid_arguments;
+    if (const library *next = behind()) {
+        notes<allocator>::get().drop(given);
+        return next->allocator_destroy(given);
+    }
     delete given;
     return status::success;
 }
@@ -356,12 +364,21 @@ CONVGRAD_ONEDNN_API status dnnl_graph_allocator_destroy(allocator *given) {
 CONVGRAD_ONEDNN_API status dnnl_graph_make_engine_with_allocator(
     client_engine **engine, engine_kind_value kind, std::size_t index, const allocator *given) {
     if (any_null(engine, given)) return status::invalid_arguments;
-    const status made = dnnl_engine_create(engine, kind, index);
+    const library *next = behind();
+    const status made = next != nullptr
+                            ? next->make_engine_with_allocator(engine, kind, index, given)
+                            : dnnl_engine_create(engine, kind, index);
     if (made != status::success) return made;
     const status kept = guarded("make_engine_with_allocator", [&] {
+        const auto noted = next != nullptr ? notes<allocator>::get().find(given) : nullptr;
         handle_table &table = handle_table::get();
         const std::unique_lock writing(table.lock);
-        table.allocators[*engine] = *given;
+        if (next == nullptr)
+            table.allocators[*engine] = *given;
+        else if (noted != nullptr)
+            table.allocators[*engine] = *noted;
+        else  // of a kind that this library cannot allocate with
+            table.allocators.erase(*engine);
         return status::success;
     });
     if (kept != status::success) dnnl_engine_destroy(*engine);

@@ -37,6 +37,9 @@ std::optional<engine_kind_value> kind_of(client_engine *engine);
 /// Null for a handle that nobody knows.
 client_engine *engine_of(const client_stream *stream);
 
+/// Returns when what was put on the stream is complete.
+status wait_for(client_stream *stream);
+
 /// The allocator that an engine was made with.
 allocator allocator_of(const client_engine *engine);
 

@@ -1,12 +1,13 @@
-// Process-wide settings. The caches that they speak of do not exist here, because compiling costs
-// microseconds and weights are used as they lie: the values are kept, so that clients read back
-// what they set.
+// Process-wide settings. In front of oneDNN they are its own. The caches that they speak of do not
+// exist here, because compiling costs microseconds and weights are used as they lie: alone, the
+// values are kept, so that clients read back what they set.
 #include <array>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
 
-#include "onednn/abi.hpp"
+#include "onednn/behind.hpp"
+#include "onednn/compiled.hpp"
 
 using namespace convgrad::onednn;
 
@@ -26,12 +27,16 @@ std::atomic<std::size_t> *constant_cache_of(engine_kind_value kind) {
 }  // namespace
 
 CONVGRAD_ONEDNN_API status dnnl_graph_get_compiled_partition_cache_capacity(int *capacity) {
+    if (const library *next = behind())
+        return next->get_compiled_partition_cache_capacity(capacity);
     if (capacity == nullptr) return status::invalid_arguments;
     *capacity = compiled_partition_cache_capacity;
     return status::success;
 }
 
 CONVGRAD_ONEDNN_API status dnnl_graph_set_compiled_partition_cache_capacity(int capacity) {
+    if (const library *next = behind())
+        return next->set_compiled_partition_cache_capacity(capacity);
     if (capacity < 0) return status::invalid_arguments;
     compiled_partition_cache_capacity = capacity;
     return status::success;
@@ -39,6 +44,8 @@ CONVGRAD_ONEDNN_API status dnnl_graph_set_compiled_partition_cache_capacity(int 
 
 CONVGRAD_ONEDNN_API status dnnl_graph_set_constant_tensor_cache_capacity(
     engine_kind_value kind, std::size_t megabytes) {
+    if (const library *next = behind())
+        return call_later(next->set_constant_tensor_cache_capacity, kind, megabytes);
     auto *cache = constant_cache_of(kind);
     if (cache == nullptr) return status::invalid_arguments;
     *cache = megabytes < SIZE_MAX / megabyte ? megabytes * megabyte : SIZE_MAX;
@@ -47,6 +54,8 @@ CONVGRAD_ONEDNN_API status dnnl_graph_set_constant_tensor_cache_capacity(
 
 CONVGRAD_ONEDNN_API status dnnl_graph_get_constant_tensor_cache_capacity(
     engine_kind_value kind, std::size_t *megabytes) {
+    if (const library *next = behind())
+        return call_later(next->get_constant_tensor_cache_capacity, kind, megabytes);
     auto *cache = constant_cache_of(kind);
     if (cache == nullptr || megabytes == nullptr) return status::invalid_arguments;
     *megabytes = *cache / megabyte;
@@ -54,6 +63,7 @@ CONVGRAD_ONEDNN_API status dnnl_graph_get_constant_tensor_cache_capacity(
 }
 
 CONVGRAD_ONEDNN_API status dnnl_graph_set_constant_tensor_cache(int flag) {
+    if (const library *next = behind()) return next->set_constant_tensor_cache(flag);
     if (flag < 0) return status::invalid_arguments;
     for (const auto kind : {engine_kind_value::cpu, engine_kind_value::gpu})
         *constant_cache_of(kind) = flag == 0 ? 0 : SIZE_MAX;
@@ -61,6 +71,7 @@ CONVGRAD_ONEDNN_API status dnnl_graph_set_constant_tensor_cache(int flag) {
 }
 
 CONVGRAD_ONEDNN_API status dnnl_graph_get_constant_tensor_cache(int *flag) {
+    if (const library *next = behind()) return next->get_constant_tensor_cache(flag);
     if (flag == nullptr) return status::invalid_arguments;
     *flag = 0;
     for (const auto kind : {engine_kind_value::cpu, engine_kind_value::gpu})
@@ -69,28 +80,44 @@ CONVGRAD_ONEDNN_API status dnnl_graph_get_constant_tensor_cache(int *flag) {
 }
 
 CONVGRAD_ONEDNN_API status dnnl_graph_set_dump_mode(unsigned modes) {
+    if (const library *next = behind()) return call_later(next->set_dump_mode, modes);
     constexpr unsigned known = dump_mode_subgraph | dump_mode_graph;
     return (modes & ~known) == 0 ? status::success : status::invalid_arguments;
 }
 
-// SYCL's side of the interface, which oneDNN exports in CPU builds too: also taken over, so that no
-// handle of ours ever reaches oneDNN.
-CONVGRAD_ONEDNN_API status dnnl_graph_sycl_interop_allocator_create(void *, void *, void *) {
-    return status::unimplemented;
+// SYCL's side of the interface, which oneDNN exports in CPU builds too: alone, this library has
+// none.
+CONVGRAD_ONEDNN_API status dnnl_graph_sycl_interop_allocator_create(
+    allocator **made, void *allocate, void *deallocate) {
+    const library *next = behind();
+    if (next == nullptr) return status::unimplemented;
+    return call_later(next->sycl_interop_allocator_create, made, allocate, deallocate);
 }
 
 CONVGRAD_ONEDNN_API status dnnl_graph_sycl_interop_make_engine_with_allocator(
-    void *, const void *, const void *, const void *) {
-    return status::unimplemented;
+    client_engine **engine, const void *device, const void *context, const allocator *given) {
+    const library *next = behind();
+    if (next == nullptr) return status::unimplemented;
+    return call_later(
+        next->sycl_interop_make_engine_with_allocator, engine, device, context, given);
 }
 
-CONVGRAD_ONEDNN_API status dnnl_graph_sycl_interop_compiled_partition_execute(const void *, void *,
-    std::size_t, const void *, std::size_t, const void *, const void *, void *) {
-    return status::unimplemented;
+CONVGRAD_ONEDNN_API status dnnl_graph_sycl_interop_compiled_partition_execute(
+    const client_compiled_partition *compiled, client_stream *stream, std::size_t input_count,
+    const client_tensor **inputs, std::size_t output_count, const client_tensor **outputs,
+    const void *dependencies, void *event) {
+    const library *next = behind();
+    if (next == nullptr || is_ours(compiled)) return status::unimplemented;
+    return call_later(next->sycl_interop_compiled_partition_execute, compiled, stream, input_count,
+        inputs, output_count, outputs, dependencies, event);
 }
 
-CONVGRAD_ONEDNN_API status dnnl_graph_sycl_interop_compiled_partition_execute_v2(const void *,
-    void *, std::size_t, const void *, std::size_t, const void *, const void *, const void *,
-    void *) {
-    return status::unimplemented;
+CONVGRAD_ONEDNN_API status dnnl_graph_sycl_interop_compiled_partition_execute_v2(
+    const client_compiled_partition *compiled, client_stream *stream, std::size_t input_count,
+    const client_tensor **inputs, std::size_t output_count, const client_tensor **outputs,
+    const client_tensor *scratchpad, const void *dependencies, void *event) {
+    const library *next = behind();
+    if (next == nullptr || is_ours(compiled)) return status::unimplemented;
+    return call_later(next->sycl_interop_compiled_partition_execute_v2, compiled, stream,
+        input_count, inputs, output_count, outputs, scratchpad, dependencies, event);
 }

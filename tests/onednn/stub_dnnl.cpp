@@ -1,5 +1,6 @@
-// Stands in for an installed oneDNN: engines and streams of its own making, and graph functions
-// that end the program, because none of them may be reached with the drop-in loaded before.
+// Stands in for an installed oneDNN that was built without graphs: engines and streams of its own
+// making. With the drop-in loaded before, graphs are the drop-in's alone. (One with graphs:
+// fake_dnnl.cpp.)
 #include <cstddef>
 #include <cstdio>
 #include <cstdlib>
@@ -77,9 +78,3 @@ STUB_API int dnnl_stream_destroy(stub_stream *stream) {
     delete stream;
     return success;
 }
-
-#define POISON(name)                                                                               \
-    STUB_API int name() {                                                                          \
-        reached(#name);                                                                            \
-    }
-#include "poisoned_functions.inl"

@@ -1,0 +1,30 @@
+// Who runs a partition that both this library and the oneDNN behind it could run.
+#pragma once
+
+#include <string>
+
+#include "graph/compiled.hpp"
+#include "onednn/partition.hpp"
+
+namespace convgrad::onednn {
+
+/// Which partitions this library takes: CONVGRAD_ONEDNN_POLICY. Read once.
+enum class takeover {
+    always,   ///< all that it computes
+    faster,   ///< those that are predicted to take no longer than oneDNN is known to take
+    correct,  ///< those that oneDNN does not compute, or not right
+};
+takeover policy();
+
+/// Attributes that oneDNN ends the process on: dividing by a stride of 0, reading lists without
+/// entries.
+bool would_crash(const client_op &op);
+
+/// What oneDNN is known to compute wrongly in this partition; empty: nothing.
+std::string known_fault(const partition_body &partition);
+
+/// How long oneDNN is known to take for it, in terms of what this library is predicted to take:
+/// above 1 this library is faster.
+double predicted_gain(const compiled_partition::impl &ours);
+
+}  // namespace convgrad::onednn

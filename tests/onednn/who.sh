@@ -1,0 +1,34 @@
+#!/bin/sh
+# In front of oneDNN the trace says who runs a partition and why, and a library behind that cannot be
+# one is named on standard error. Usage: who.sh DELEGATION_CLIENT C_CLIENT FAKE_LIBRARY
+set -eu
+client=$1
+alone=$2
+fake=$3
+lines=$(CONVGRAD_VERBOSE=1 "$client" --gtest_filter='*EveryOpRuns:*OtherPostOps*:*WhatTheyRefuse*:*KnownFaults*')
+expect() {
+    echo "$lines" | grep -Eq "$1" || { echo "who: no line like: $1"; echo "$lines"; exit 1; }
+}
+for event in compile exec; do
+    expect "^convgrad_verbose,$event,cpu,partition:[0-9]+,abs:abs,oneDNN 3\.99\.1 \[abs not computed here\],f32:[^,]*,"
+    expect "^convgrad_verbose,$event,cpu,partition:[0-9]+,Convolution:op11\+ReLU:relu,[a-z_.]+:[a-z0-9_]+ [^,]*\[predicted [0-9]+ % of oneDNN's speed\],"
+    expect "^convgrad_verbose,$event,.*Convolution:op11\+gelu:gelu,oneDNN 3\.99\.1 \[gelu not computed here\],"
+    expect "^convgrad_verbose,$event,.*ConvTransposeBackwardData:op5,.*\[oneDNN 3\.99\.1 does not support it\],"
+    expect "^convgrad_verbose,$event,.*ConvTransposeBackwardData:op5,.*\[oneDNN 3\.99\.1: dilations"
+done
+# By name; not at all; and not one of another make. The C client only runs what the drop-in has.
+refused() { # refused WORDS ENVIRONMENT...
+    words=$1
+    shift
+    said=$(env CONVGRAD_ONEDNN_LIBRARY="$fake" "$@" "$alone" 2>&1 >/dev/null) || {
+        echo "who: the client fails with $*: $said"
+        exit 1
+    }
+    echo "$said" | grep -q "$words" || { echo "who: $*: not a word of $words: $said"; exit 1; }
+}
+refused "oneDNN 4.99.1; 3.x is expected" FAKE_DNNL_MAJOR=4
+refused "describes tensors in another way" FAKE_DNNL_ABI=other
+[ "$(CONVGRAD_ONEDNN_LIBRARY=none "$alone" 2>&1)" = "all as expected" ]
+CONVGRAD_ONEDNN_LIBRARY=/nowhere/libdnnl.so "$alone" 2>&1 | grep -q "CONVGRAD_ONEDNN_LIBRARY: /nowhere"
+said=$(CONVGRAD_ONEDNN_POLICY=sometimes "$client" --gtest_filter='*EveryOpRuns' 2>&1)
+echo "$said" | grep -q 'CONVGRAD_ONEDNN_POLICY is "sometimes"; always, faster and correct are known'
