@@ -1,6 +1,7 @@
 #include "onednn/choice.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -11,6 +12,79 @@ namespace {
 const dims *list_of(const client_op &op, graph_attribute name) {
     const auto found = op.attributes.find(name);
     return found == op.attributes.end() ? nullptr : std::get_if<dims>(&found->second);
+}
+
+/// What oneDNN reaches on one nominal core, in 10⁹ operations (two for each multiply-add inside the
+/// input) a second: forward, data gradient and weights gradient, with channels last and in planes.
+/// Medians of docs/measured/layers.csv.
+struct known_rates {
+    std::array<double, 3> last, planes;
+};
+struct rates_of_type {
+    known_rates dense, few_channels, groups_of_8, groups_of_4, depthwise;
+};
+constexpr rates_of_type f32_rates = {
+    .dense = {{112, 112, 103}, {104, 101, 89}},
+    .few_channels = {{110, 42, 95}, {86, 53, 82}},
+    .groups_of_8 = {{84, 87, 53}, {46, 47, 40}},
+    .groups_of_4 = {{33, 40, 17}, {23, 26, 9}},
+    .depthwise = {{62, 59, 53}, {28, 25, 9}},
+};
+constexpr rates_of_type bf16_rates = {
+    .dense = {{227, 226, 183}, {186, 185, 160}},
+    .few_channels = {{169, 46, 146}, {97, 71, 70}},
+    .groups_of_8 = {{146, 150, 72}, {81, 87, 4}},
+    .groups_of_4 = {{66, 63, 17}, {42, 43, 5}},
+    .depthwise = {{63, 60, 77}, {21, 17, 10}},
+};
+
+/// Null where nothing is known: other types, other instructions.
+const rates_of_type *rates_for(const conv::problem &p, std::string_view uses) {
+    const bool vectors = uses == "avx2" || uses == "avx512" || uses == "avx512_bf16";
+    if (p.what == conv::pass::backward_bias || !vectors) return nullptr;
+    if (p.type == data_type::f32) return &f32_rates;
+    return p.type == data_type::bf16 && uses != "avx2" ? &bf16_rates : nullptr;
+}
+
+const known_rates &rates_of_class(const rates_of_type &rates, const conv::problem &p) {
+    const dim least = std::min(p.ic, p.oc);
+    if (p.ic == 1 && p.oc == 1 && p.groups > 1) return rates.depthwise;
+    if (p.groups > 1 && least < 8) return rates.groups_of_4;
+    if (p.groups > 1 && least < 32) return rates.groups_of_8;
+    return least < 16 ? rates.few_channels : rates.dense;
+}
+
+/// Pairs of an output position and a tap inside the input.
+double pairs_of(const conv::axis &a) {
+    double pairs = 0;
+    for (dim k = 0; k < a.kernel; ++k) {
+        const dim at = k * a.dilation - a.pad;  // of the first position
+        const dim first = at >= 0 ? 0 : (-at + a.stride - 1) / a.stride;
+        const dim end = at >= a.src ? 0 : (a.src - 1 - at) / a.stride + 1;
+        pairs += static_cast<double>(std::max(std::min(end, a.dst) - first, dim{0}));
+    }
+    return pairs;
+}
+
+/// Seconds of a nominal core that oneDNN takes; 0: not known.
+double seconds_there(const conv::problem &p, const engines::plan &here, bool free_layouts) {
+    const rates_of_type *rates = rates_for(p, here.facts().uses);
+    if (rates == nullptr) return 0;
+    const known_rates &known = rates_of_class(*rates, p);
+    const bool last = free_layouts || (p.ic * p.groups > 1 ? p.src.c : p.dst.c) == 1;
+    const double rate = (last ? known.last : known.planes)[static_cast<std::size_t>(p.what)];
+    double operations = 2e-9 * static_cast<double>(p.mb) * static_cast<double>(p.groups)
+                        * static_cast<double>(p.ic) * static_cast<double>(p.oc);
+    for (const conv::axis &a : p.x) operations *= pairs_of(a);
+    return operations / rate;
+}
+
+conv::problem problem_of(const step &s, const compiled_partition::impl &ours) {
+    std::vector<logical_tensor> inputs, outputs;
+    for (const std::size_t at : s.inputs)
+        inputs.push_back(at == stage::absent ? logical_tensor{} : ours.inputs[at]);
+    for (const std::size_t at : s.outputs) outputs.push_back(ours.outputs[at]);
+    return ops::lower(s.attrs, inputs, outputs);
 }
 
 bool is_empty_list(const client_op &op, graph_attribute name) {
@@ -61,8 +135,16 @@ std::string known_fault(const partition_body &partition) {
     return {};
 }
 
-double predicted_gain(const compiled_partition::impl &) {
-    return 1;
+double predicted_gain(const compiled_partition::impl &ours, bool free_layouts) {
+    double here = 0, there = 0;
+    for (const step &s : ours.steps) {
+        if (s.plan == nullptr) return 0;
+        const double seconds = seconds_there(problem_of(s, ours), *s.plan, free_layouts);
+        if (seconds == 0) return 0;
+        here += s.plan->facts().seconds;
+        there += seconds;
+    }
+    return here > 0 ? there / here : 0;
 }
 
 }  // namespace convgrad::onednn

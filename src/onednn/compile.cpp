@@ -3,6 +3,7 @@
 
 #include "graph/compiled.hpp"
 #include "graph/tensors.hpp"
+#include "onednn/behind.hpp"
 #include "onednn/choice.hpp"
 #include "onednn/compiled.hpp"
 #include "op/message.hpp"
@@ -106,6 +107,14 @@ std::string describe_tensor(const tensor_description &lt) {
     return text;
 }
 
+/// Whether it is left open how the data lies; weights may be rearranged once and for all.
+bool has_free_layouts(const partition_body &source, description_list inputs) {
+    const auto &first = source.stages[0].inputs[0];
+    return std::any_of(inputs.begin(), inputs.end(), [&](const tensor_description *lt) {
+        return lt->id == first && lt->layout == layout_type::any;
+    });
+}
+
 /// All descriptions of the call, updated by what was compiled.
 std::vector<tensor_description> describe_all(const compiled_partition::impl &made,
     const compiled_body &body, description_list inputs, description_list outputs) {
@@ -133,6 +142,8 @@ std::shared_ptr<compiled_body> compile(std::shared_ptr<const partition_body> sou
     const auto made = compile_stages(
         std::move(stages), tensors.inputs, tensors.outputs, engine_for(source->settings.fpmath));
 
+    const double gain =
+        behind() == nullptr ? 0 : predicted_gain(*made, has_free_layouts(*source, inputs));
     auto body = std::make_shared<compiled_body>(compiled_body{.source = std::move(source),
         .library = compiled_partition(made),
         .input_places = std::move(tensors.input_places),
@@ -141,7 +152,7 @@ std::shared_ptr<compiled_body> compile(std::shared_ptr<const partition_body> sou
         .scratch = made->workspace,
         .tensors = {},
         .inplace = find_inplace(*made),
-        .gain = predicted_gain(*made),
+        .gain = gain,
         .kernels = kernels_of(*made),
         .trace_text = {}});
     body->tensors = describe_all(*made, *body, inputs, outputs);

@@ -31,7 +31,7 @@ struct compiled_body {
     /// All tensors of the compile call, with what was found out.
     std::vector<tensor_description> tensors;
     std::vector<inplace_pair> inplace;
-    double gain = 1;  // predicted_gain(), in front of oneDNN
+    double gain = 0;  // predicted_gain(), in front of oneDNN
     std::string kernels, trace_text;
 
     /// Makes the trace say why it is this library that runs it; empty: it is alone.

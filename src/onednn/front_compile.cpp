@@ -71,7 +71,7 @@ private:
         if (!fault_.empty()) return next_.name() + ": " + fault_;
         if (policy() == takeover::always) return "policy always";
         const double gain = ours_->made->gain;
-        if (gain < 1) return {};
+        if (gain < least_gain) return {};
         return ops::cat("predicted ", percent(gain), " % of oneDNN's speed");
     }
 
@@ -92,6 +92,8 @@ private:
         if (partition_->stages.empty()) return partition_->foreign;
         if (!possible_) return "opaque layouts, or an engine of another kind";
         if (policy() == takeover::correct) return "policy correct";
+        if (ours_ && ours_->made != nullptr && ours_->made->gain == 0)
+            return "nothing is known about its speed";
         if (ours_ && ours_->made != nullptr)
             return ops::cat(
                 "predicted: this library at ", percent(ours_->made->gain), " % of its speed");

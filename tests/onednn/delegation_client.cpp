@@ -95,6 +95,13 @@ struct mixed {
         std::memcpy(&value, &dst.bytes[4 * i], 4);
         return value;
     }
+    /// The right one, or that of the fake, as the policy says.
+    [[nodiscard]] bool has_a_result() const {
+        const bool theirs = result(0) == foreign_result;
+        if (policy_is("always") && theirs) return false;
+        if (policy_is("correct") && !theirs) return false;
+        return theirs || dst.bytes == expected.bytes;
+    }
     [[nodiscard]] bool squares_fit() const {
         for (std::size_t i = 0; i < dst.bytes.size() / 4; ++i) {
             float value = 0;
@@ -113,10 +120,7 @@ TEST_F(DelegationClient, EveryOpRuns) {
     EXPECT_EQ(parts[1].get_ops(), (std::vector<std::size_t>{11, 12}));
     EXPECT_EQ(parts[1].get_id(), parts[0].get_id() + 1) << "the ids of the library behind";
     m.run_all(parts, cpu_engine());
-    if (policy_is("correct"))
-        EXPECT_EQ(m.result(0), foreign_result);
-    else
-        EXPECT_EQ(m.dst.bytes, m.expected.bytes);
+    EXPECT_TRUE(m.has_a_result());
     EXPECT_TRUE(m.squares_fit());
 }
 
@@ -174,7 +178,7 @@ TEST_F(DelegationClient, AnyBecomesPlainHere) {
     const auto conv = parts[1].compile({f32(1, m.l.src, lt_layout::any), m.weights.described()},
         {f32(4, m.l.dst, lt_layout::any)}, engine);
     EXPECT_EQ(conv.query_logical_tensor(4).get_layout_type(), lt_layout::strided);
-    if (!policy_is("correct")) {
+    if (policy_is("always")) {
         EXPECT_EQ(conv.query_logical_tensor(1).get_layout_type(), lt_layout::strided);
         EXPECT_TRUE(conv.get_inplace_ports().empty()) << "our own pairs";
     }
@@ -319,7 +323,7 @@ TEST_F(DelegationClient, ScratchpadsOfNewerHeadersWork) {
 }
 
 TEST_F(DelegationClient, OursWaitForTheStream) {
-    if (policy_is("correct")) GTEST_SKIP() << "the convolution is theirs";
+    if (!policy_is("always")) GTEST_SKIP() << "the convolution may be theirs";
     mixed m;
     const auto parts = partitions_of(m.ops());
     const int waits = fake_dnnl_waits(), runs = fake_dnnl_executions();
@@ -336,7 +340,41 @@ TEST_F(DelegationClient, PartitionOfOneOp) {
     run(conv, {&m.src, &m.weights}, {&m.sum});
     float value = 0;
     std::memcpy(&value, m.sum.bytes.data(), 4);
-    EXPECT_EQ(value == foreign_result, policy_is("correct"));
+    EXPECT_TRUE(policy_is("faster") || (value == foreign_result) == policy_is("correct"));
+}
+
+/// Whether the fake is left to run a convolution of these sizes.
+bool is_theirs(dim channels, dim length, dim kernel) {
+    attributes attrs = {.strides = {1, 1},
+        .pads_begin = dims(2, kernel / 2),
+        .pads_end = dims(2, kernel / 2),
+        .dilations = {1, 1},
+        .auto_pad = "None",
+        .groups = 1,
+        .data_format = "NXC",
+        .weights_format = "XIO"};
+    operand src(0, data_type::f32, {1, length, length, channels}),
+        weights(1, data_type::f32, {kernel, kernel, channels, channels}),
+        dst(2, data_type::f32, {1, length, length, channels});
+    dg::op op = make_op(5, op_kind::convolution, attrs);
+    op.add_inputs({src.described(), weights.described()});
+    op.add_output(dst.described());
+    run(partitions_of({op}).at(0), {&src, &weights}, {&dst});
+    float value = 0;
+    std::memcpy(&value, dst.bytes.data(), 4);
+    return value == foreign_result;
+}
+
+TEST_F(DelegationClient, TheFasterOneRuns) {
+    if (!policy_is("faster")) GTEST_SKIP() << "the policy is another one";
+    // Whatever the machine: where sums are direct nobody is known to be faster than oneDNN.
+    EXPECT_TRUE(is_theirs(256, 14, 1));
+#if defined(__x86_64__)
+    // By Winograd's algorithm half the time that oneDNN takes.
+    const bool has_vectors =
+        __builtin_cpu_supports("avx512f") != 0 && std::getenv("CONVGRAD_MAX_ISA") == nullptr;
+    EXPECT_TRUE(!has_vectors || !is_theirs(128, 28, 3));
+#endif
 }
 
 /// A client's allocator that throws when told to.
@@ -396,8 +434,7 @@ TEST_F(DelegationClient, ManyThreadsAndMixedGraphs) {
                 abs.execute(shared, {m.given.on(engine)}, {m.src.on(engine)});
                 conv.execute(shared, {m.src.on(engine), m.weights.on(engine)}, {m.dst.on(engine)});
                 square.execute(shared, {m.dst.on(engine)}, {m.squares.on(engine)});
-                if (!m.squares_fit()) ++wrong;
-                if (!policy_is("correct") && m.dst.bytes != m.expected.bytes) ++wrong;
+                if (!m.squares_fit() || !m.has_a_result()) ++wrong;
             }
         }
     };

@@ -5,17 +5,21 @@ set -eu
 client=$1
 alone=$2
 fake=$3
-lines=$(CONVGRAD_VERBOSE=1 "$client" --gtest_filter='*EveryOpRuns:*OtherPostOps*:*WhatTheyRefuse*:*KnownFaults*')
+lines=$(CONVGRAD_VERBOSE=1 CONVGRAD_ONEDNN_POLICY=always "$client" --gtest_filter='*EveryOpRuns:*OtherPostOps*:*WhatTheyRefuse*:*KnownFaults*')
 expect() {
     echo "$lines" | grep -Eq "$1" || { echo "who: no line like: $1"; echo "$lines"; exit 1; }
 }
 for event in compile exec; do
     expect "^convgrad_verbose,$event,cpu,partition:[0-9]+,abs:abs,oneDNN 3\.99\.1 \[abs not computed here\],f32:[^,]*,"
-    expect "^convgrad_verbose,$event,cpu,partition:[0-9]+,Convolution:op11\+ReLU:relu,[a-z_.]+:[a-z0-9_]+ [^,]*\[predicted [0-9]+ % of oneDNN's speed\],"
+    expect "^convgrad_verbose,$event,cpu,partition:[0-9]+,Convolution:op11\+ReLU:relu,[a-z_.]+:[a-z0-9_]+ [^,]*\[policy always\],"
     expect "^convgrad_verbose,$event,.*Convolution:op11\+gelu:gelu,oneDNN 3\.99\.1 \[gelu not computed here\],"
     expect "^convgrad_verbose,$event,.*ConvTransposeBackwardData:op5,.*\[oneDNN 3\.99\.1 does not support it\],"
     expect "^convgrad_verbose,$event,.*ConvTransposeBackwardData:op5,.*\[oneDNN 3\.99\.1: dilations"
 done
+lines=$(CONVGRAD_VERBOSE=1 "$client" --gtest_filter='*EveryOpRuns')
+expect "^convgrad_verbose,exec,cpu,partition:[0-9]+,Convolution:op11\+ReLU:relu,(oneDNN 3\.99\.1 \[(predicted|nothing is known)|.*\[predicted [0-9]+ % of oneDNN's speed\])"
+lines=$(CONVGRAD_VERBOSE=1 CONVGRAD_ONEDNN_POLICY=correct "$client" --gtest_filter='*EveryOpRuns')
+expect "^convgrad_verbose,exec,.*Convolution:op11\+ReLU:relu,oneDNN 3\.99\.1 \[policy correct\],"
 # By name; not at all; and not one of another make. The C client only runs what the drop-in has.
 refused() { # refused WORDS ENVIRONMENT...
     words=$1
