@@ -47,8 +47,8 @@ struct compiled_body {
 
 /// What a client holds: empty until compiled. In front of oneDNN: what is known beside its handle.
 struct client_compiled_partition {
-    std::shared_ptr<const compiled_body> body;  // null in front of oneDNN: oneDNN runs it
-    std::string delegated;                      // for the trace of what oneDNN runs
+    std::shared_ptr<const compiled_body> body;
+    std::string delegated;  // not empty: oneDNN runs it, and this is for the trace
 };
 
 /// Whether this library runs it.

@@ -232,10 +232,10 @@ tensor_description empty_description(
 
 CONVGRAD_ONEDNN_API status dnnl_graph_logical_tensor_init(tensor_description *made, std::size_t id,
     element_type type, std::int32_t ndims, layout_type layout, property_type property) {
+    if (made == nullptr) return status::invalid_arguments;
     if (const library *next = behind())
         return next->logical_tensor_init(made, id, type, ndims, layout, property);
-    if (made == nullptr || ndims > max_ndims || !is_valid(type, ndims, property))
-        return status::invalid_arguments;
+    if (ndims > max_ndims || !is_valid(type, ndims, property)) return status::invalid_arguments;
     *made = empty_description(id, type, ndims, layout, property);
     if (ndims != 0) std::fill(made->dims, made->dims + max_ndims, unknown_dimension);
     return status::success;
@@ -244,9 +244,10 @@ CONVGRAD_ONEDNN_API status dnnl_graph_logical_tensor_init(tensor_description *ma
 CONVGRAD_ONEDNN_API status dnnl_graph_logical_tensor_init_with_dims(tensor_description *made,
     std::size_t id, element_type type, std::int32_t ndims, const std::int64_t *dims,
     layout_type layout, property_type property) {
+    if (made == nullptr) return status::invalid_arguments;
     if (const library *next = behind())
         return next->logical_tensor_init_with_dims(made, id, type, ndims, dims, layout, property);
-    if (made == nullptr || ndims < 0 || ndims > max_ndims || !is_valid(type, ndims, property)
+    if (ndims < 0 || ndims > max_ndims || !is_valid(type, ndims, property)
         || (ndims > 0 && dims == nullptr))
         return status::invalid_arguments;
     tensor_description lt = empty_description(id, type, ndims, layout, property);
@@ -269,10 +270,11 @@ CONVGRAD_ONEDNN_API status dnnl_graph_logical_tensor_init_with_dims(tensor_descr
 CONVGRAD_ONEDNN_API status dnnl_graph_logical_tensor_init_with_strides(tensor_description *made,
     std::size_t id, element_type type, std::int32_t ndims, const std::int64_t *dims,
     const std::int64_t *strides, property_type property) {
+    if (made == nullptr) return status::invalid_arguments;
     if (const library *next = behind())
         return next->logical_tensor_init_with_strides(
             made, id, type, ndims, dims, strides, property);
-    if (made == nullptr || ndims < 0 || ndims > max_ndims || !is_valid(type, ndims, property)
+    if (ndims < 0 || ndims > max_ndims || !is_valid(type, ndims, property)
         || (ndims > 0 && any_null(dims, strides)))
         return status::invalid_arguments;
     tensor_description lt = empty_description(id, type, ndims, layout_type::strided, property);
@@ -285,16 +287,16 @@ CONVGRAD_ONEDNN_API status dnnl_graph_logical_tensor_init_with_strides(tensor_de
 
 CONVGRAD_ONEDNN_API status dnnl_graph_logical_tensor_get_mem_size(
     const tensor_description *lt, std::size_t *size) {
-    if (const library *next = behind()) return next->logical_tensor_get_mem_size(lt, size);
     if (any_null(lt, size)) return status::invalid_arguments;
+    if (const library *next = behind()) return next->logical_tensor_get_mem_size(lt, size);
     *size = memory_size(*lt);
     return status::success;
 }
 
 CONVGRAD_ONEDNN_API status dnnl_graph_logical_tensor_is_equal(
     const tensor_description *a, const tensor_description *b, std::uint8_t *equal) {
-    if (const library *next = behind()) return next->logical_tensor_is_equal(a, b, equal);
     if (any_null(a, b, equal)) return status::invalid_arguments;
+    if (const library *next = behind()) return next->logical_tensor_is_equal(a, b, equal);
     *equal = a->id == b->id && same_description(*a, *b) ? 1 : 0;
     return status::success;
 }

@@ -146,7 +146,16 @@ private:
 status compile_in_front(const library &next, const compile_call &call) {
     const auto partition = notes<client_partition>::get().find(call.partition);
     const auto compiled = notes<client_compiled_partition>::get().find(call.compiled);
-    if (partition == nullptr || compiled == nullptr) return call.by(next);
+    if (compiled == nullptr) return call.by(next);
+    if (partition == nullptr) {
+        const status said = call.by(next);
+        if (said != status::success) return said;
+        return guarded("compile", [&] {
+            compiled->body.reset();
+            compiled->delegated = ops::cat("partition:?,?,", next.name(), ",?");
+            return said;
+        });
+    }
     std::optional<compiling> work;
     const status prepared = guarded("compile", [&] {
         work.emplace(next, call, partition->body, *compiled);

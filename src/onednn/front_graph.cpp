@@ -11,19 +11,28 @@
 namespace convgrad::onednn {
 namespace {
 
-/// An op of no kind with the ports of one that oneDNN refused.
-status add_placeholder(const library &next, client_graph *graph, const client_op &op) {
+/// An op of no kind with the ports of one that oneDNN refused; destroyed with this object.
+class placeholder {
+public:
+    placeholder(const library &next, const client_op &op) : next_(next) {
+        said = next.op_create(&made, op.id, graph_op_kind::wildcard, op.name.c_str());
+        for (const tensor_description &lt : op.inputs)
+            if (said == status::success) said = next.op_add_input(made, &lt);
+        for (const tensor_description &lt : op.outputs)
+            if (said == status::success) said = next.op_add_output(made, &lt);
+    }
+    ~placeholder() {
+        if (made != nullptr) next_.op_destroy(made);
+    }
+    placeholder(const placeholder &) = delete;
+    placeholder &operator=(const placeholder &) = delete;
+
+    status said = status::success;
     client_op *made = nullptr;
-    status said = next.op_create(&made, op.id, graph_op_kind::wildcard, op.name.c_str());
-    if (said != status::success) return said;
-    for (const tensor_description &lt : op.inputs)
-        if (said == status::success) said = next.op_add_input(made, &lt);
-    for (const tensor_description &lt : op.outputs)
-        if (said == status::success) said = next.op_add_output(made, &lt);
-    if (said == status::success) said = next.add_op(graph, made);
-    next.op_destroy(made);
-    return said;
-}
+
+private:
+    const library &next_;
+};
 
 /// One of oneDNN's partitions.
 struct their_partition {
@@ -260,8 +269,11 @@ status add_op_in_front(const library &next, client_graph *graph, const client_op
             if (would_crash(*given)) return to_status(e.code());
         }
         status said = next.add_op(graph, op);
-        if (said == status::invalid_graph_op && is_family(given->kind) && ours.node.attrs)
-            said = add_placeholder(next, graph, *given);
+        if (said == status::invalid_graph_op && is_family(given->kind) && ours.node.attrs) {
+            const placeholder instead(next, *given);
+            said =
+                instead.said == status::success ? next.add_op(graph, instead.made) : instead.said;
+        }
         if (said == status::success) known->ops.push_back(std::move(ours));
         return said;
     });
@@ -297,22 +309,33 @@ status get_partitions_in_front(
 
 status create_with_op_in_front(
     const library &next, client_partition **made, const client_op *op, engine_kind_value engine) {
-    const status said = next.partition_create_with_op(made, op, engine);
     const auto given = notes<client_op>::get().find(op);
-    if (said != status::success || given == nullptr) return said;
-    const status kept = guarded("partition_create_with_op", [&] {
+    if (given == nullptr) return next.partition_create_with_op(made, op, engine);
+    client_partition *theirs = nullptr;
+    const status created = guarded("partition_create_with_op", [&] {
         client_graph single;
         single.settings = {engine, default_fpmath_mode()};
+        single.ops.push_back(make_foreign_op(*given));
         try {
-            single.ops.push_back(make_graph_op(*given));
+            single.ops[0] = make_graph_op(*given);
         } catch (const error &e) {
             trace_error("partition_create_with_op", e.what());
-            single.ops.push_back(make_foreign_op(*given));
+            if (would_crash(*given)) return to_status(e.code());
         }
-        return note_partition(*made, body_of(single, ask(next, *made, single.ops), true));
+        status said = next.partition_create_with_op(&theirs, op, engine);
+        if (said != status::success && is_family(given->kind) && single.ops[0].node.attrs) {
+            const placeholder instead(next, *given);
+            if (instead.said != status::success) return said;
+            said = next.partition_create_with_op(&theirs, instead.made, engine);
+        }
+        if (said != status::success) return said;
+        return note_partition(theirs, body_of(single, ask(next, theirs, single.ops), true));
     });
-    if (kept != status::success) next.partition_destroy(*made);
-    return kept;
+    if (created == status::success)
+        *made = theirs;
+    else if (theirs != nullptr)
+        next.partition_destroy(theirs);
+    return created;
 }
 
 }  // namespace convgrad::onednn

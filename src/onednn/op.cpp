@@ -263,15 +263,15 @@ CONVGRAD_ONEDNN_API status dnnl_graph_op_set_attr_str(
 }
 
 CONVGRAD_ONEDNN_API status dnnl_graph_op_get_id(const client_op *op, std::size_t *id) {
-    if (const library *next = behind()) return next->op_get_id(op, id);
     if (any_null(op, id)) return status::invalid_arguments;
+    if (const library *next = behind()) return next->op_get_id(op, id);
     *id = op->id;
     return status::success;
 }
 
 CONVGRAD_ONEDNN_API status dnnl_graph_op_get_kind(const client_op *op, graph_op_kind *kind) {
-    if (const library *next = behind()) return next->op_get_kind(op, kind);
     if (any_null(op, kind)) return status::invalid_arguments;
+    if (const library *next = behind()) return next->op_get_kind(op, kind);
     *kind = op->kind;
     return status::success;
 }

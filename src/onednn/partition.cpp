@@ -97,18 +97,21 @@ status create_compiled_in_front(
 }
 
 /// What is asked for about a compiled partition: this library's own, or that which is known beside
-/// oneDNN's handle; null: oneDNN has to be asked.
+/// oneDNN's handle.
 struct asked_partition {
-    explicit asked_partition(const client_compiled_partition *compiled)
-        : next(behind()),
-          noted(next == nullptr ? nullptr : notes<client_compiled_partition>::get().find(compiled)),
-          body(next == nullptr    ? compiled->body
-               : noted == nullptr ? nullptr
-                                  : noted->body) {}
+    explicit asked_partition(const client_compiled_partition *compiled) {
+        const library *library_behind = behind();
+        if (library_behind != nullptr) {
+            noted = notes<client_compiled_partition>::get().find(compiled);
+            if (noted == nullptr || !noted->delegated.empty()) next = library_behind;
+            compiled = noted.get();
+        }
+        if (compiled != nullptr) body = compiled->body;
+    }
 
-    const library *next;
+    const library *next = nullptr;  // not null: oneDNN runs it and has to be asked
     std::shared_ptr<client_compiled_partition> noted;
-    std::shared_ptr<const compiled_body> body;
+    std::shared_ptr<const compiled_body> body;  // null: not compiled, or not here
 };
 
 std::vector<tensor_view> own_views(std::size_t count, const client_tensor *const *tensors) {
@@ -328,13 +331,14 @@ CONVGRAD_ONEDNN_API status dnnl_graph_compiled_partition_execute_v2(
     const library *next = behind();
     if (next != nullptr) {
         known = notes<client_compiled_partition>::get().find(compiled);
-        if (known == nullptr || known->body == nullptr)
-            return execute_behind(*next, call, known == nullptr ? nullptr : &known->delegated);
+        if (known == nullptr) return execute_behind(*next, call, nullptr);
         compiled = known.get();
     }
-    if (compiled->body == nullptr || has_null(inputs, input_count)
-        || has_null(outputs, output_count))
+    if (has_null(inputs, input_count) || has_null(outputs, output_count))
         return status::invalid_arguments;
+    if (known != nullptr && !known->delegated.empty())
+        return execute_behind(*next, call, &known->delegated);
+    if (compiled->body == nullptr) return status::invalid_arguments;
     // The body is held, so that compiling anew into the handle does not disturb this execution.
     return execute_ours(next, compiled->body, call);
 }
@@ -350,7 +354,7 @@ CONVGRAD_ONEDNN_API status dnnl_graph_compiled_partition_query_logical_tensor(
     const client_compiled_partition *compiled, std::size_t id, tensor_description *lt) {
     if (any_null(compiled, lt)) return status::invalid_arguments;
     const asked_partition asked(compiled);
-    if (asked.next != nullptr && asked.body == nullptr)
+    if (asked.next != nullptr)
         return asked.next->compiled_partition_query_logical_tensor(compiled, id, lt);
     if (asked.body != nullptr)
         for (const tensor_description &known : asked.body->tensors)
@@ -369,7 +373,7 @@ CONVGRAD_ONEDNN_API status dnnl_graph_compiled_partition_get_inplace_ports(
     const client_compiled_partition *compiled, std::size_t *count, const inplace_pair **pairs) {
     if (any_null(compiled, count, pairs)) return status::invalid_arguments;
     const asked_partition asked(compiled);
-    if (asked.next != nullptr && asked.body == nullptr)
+    if (asked.next != nullptr)
         return asked.next->compiled_partition_get_inplace_ports(compiled, count, pairs);
     if (asked.body == nullptr) return status::invalid_arguments;
     *count = asked.body->inplace.size();
@@ -381,7 +385,7 @@ CONVGRAD_ONEDNN_API status dnnl_graph_compiled_partition_get_scratchpad_logical_
     const client_compiled_partition *compiled, tensor_description *lt) {
     if (any_null(compiled, lt)) return status::invalid_arguments;
     const asked_partition asked(compiled);
-    if (asked.next != nullptr && asked.body == nullptr
+    if (asked.next != nullptr
         && asked.next->compiled_partition_get_scratchpad_logical_tensor != nullptr)
         return asked.next->compiled_partition_get_scratchpad_logical_tensor(compiled, lt);
     // A version without client's scratchpads needs none.

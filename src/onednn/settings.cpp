@@ -27,9 +27,9 @@ std::atomic<std::size_t> *constant_cache_of(engine_kind_value kind) {
 }  // namespace
 
 CONVGRAD_ONEDNN_API status dnnl_graph_get_compiled_partition_cache_capacity(int *capacity) {
+    if (capacity == nullptr) return status::invalid_arguments;
     if (const library *next = behind())
         return next->get_compiled_partition_cache_capacity(capacity);
-    if (capacity == nullptr) return status::invalid_arguments;
     *capacity = compiled_partition_cache_capacity;
     return status::success;
 }
@@ -54,10 +54,11 @@ CONVGRAD_ONEDNN_API status dnnl_graph_set_constant_tensor_cache_capacity(
 
 CONVGRAD_ONEDNN_API status dnnl_graph_get_constant_tensor_cache_capacity(
     engine_kind_value kind, std::size_t *megabytes) {
+    if (megabytes == nullptr) return status::invalid_arguments;
     if (const library *next = behind())
         return call_later(next->get_constant_tensor_cache_capacity, kind, megabytes);
     auto *cache = constant_cache_of(kind);
-    if (cache == nullptr || megabytes == nullptr) return status::invalid_arguments;
+    if (cache == nullptr) return status::invalid_arguments;
     *megabytes = *cache / megabyte;
     return status::success;
 }
@@ -71,8 +72,8 @@ CONVGRAD_ONEDNN_API status dnnl_graph_set_constant_tensor_cache(int flag) {
 }
 
 CONVGRAD_ONEDNN_API status dnnl_graph_get_constant_tensor_cache(int *flag) {
-    if (const library *next = behind()) return next->get_constant_tensor_cache(flag);
     if (flag == nullptr) return status::invalid_arguments;
+    if (const library *next = behind()) return next->get_constant_tensor_cache(flag);
     *flag = 0;
     for (const auto kind : {engine_kind_value::cpu, engine_kind_value::gpu})
         if (*constant_cache_of(kind) >= megabyte) *flag = 1;

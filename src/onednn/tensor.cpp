@@ -23,8 +23,8 @@ bool is_host_scalar(const tensor_description &lt) {
 
 CONVGRAD_ONEDNN_API status dnnl_graph_tensor_create(
     client_tensor **made, const tensor_description *lt, client_engine *engine, void *handle) {
-    if (const library *next = behind()) return next->tensor_create(made, lt, engine, handle);
     if (any_null(made, lt, engine) || is_host_scalar(*lt)) return status::invalid_arguments;
+    if (const library *next = behind()) return next->tensor_create(made, lt, engine, handle);
     const bool wants_memory = asks_for_memory(handle);
     const std::size_t bytes = wants_memory ? memory_size(*lt) : 0;
     if (bytes == SIZE_MAX) return status::invalid_arguments;
@@ -51,10 +51,10 @@ CONVGRAD_ONEDNN_API status dnnl_graph_tensor_create(
 
 CONVGRAD_ONEDNN_API status dnnl_graph_tensor_create_scalar(
     client_tensor **made, const tensor_description *lt, void *handle) {
-    if (const library *next = behind())
-        return call_later(next->tensor_create_scalar, made, lt, handle);
     if (any_null(made, lt, handle) || asks_for_memory(handle) || !is_host_scalar(*lt))
         return status::invalid_arguments;
+    if (const library *next = behind())
+        return call_later(next->tensor_create_scalar, made, lt, handle);
     const std::size_t bytes = lt->type == element_type::s64 ? 8 : 4;
     if (bytes == 4 && lt->type != element_type::s32 && lt->type != element_type::f32)
         return status::invalid_arguments;
@@ -77,15 +77,16 @@ CONVGRAD_ONEDNN_API status dnnl_graph_tensor_destroy(client_tensor *given) {
 
 CONVGRAD_ONEDNN_API status dnnl_graph_tensor_get_data_handle(
     const client_tensor *tensor, void **handle) {
-    if (const library *next = behind()) return next->tensor_get_data_handle(tensor, handle);
     if (any_null(tensor, handle)) return status::invalid_arguments;
+    if (const library *next = behind()) return next->tensor_get_data_handle(tensor, handle);
     *handle = is_host_scalar(tensor->lt) ? nullptr : tensor->data;
     return status::success;
 }
 
 CONVGRAD_ONEDNN_API status dnnl_graph_tensor_set_data_handle(client_tensor *tensor, void *handle) {
+    if (tensor == nullptr) return status::invalid_arguments;
     if (const library *next = behind()) return next->tensor_set_data_handle(tensor, handle);
-    if (tensor == nullptr || is_host_scalar(tensor->lt)) return status::invalid_arguments;
+    if (is_host_scalar(tensor->lt)) return status::invalid_arguments;
     tensor->data = handle;
     tensor->owned.release();
     return status::success;
@@ -93,17 +94,17 @@ CONVGRAD_ONEDNN_API status dnnl_graph_tensor_set_data_handle(client_tensor *tens
 
 CONVGRAD_ONEDNN_API status dnnl_graph_tensor_get_engine(
     const client_tensor *tensor, client_engine **engine) {
-    if (const library *next = behind()) return next->tensor_get_engine(tensor, engine);
     if (any_null(tensor, engine)) return status::invalid_arguments;
+    if (const library *next = behind()) return next->tensor_get_engine(tensor, engine);
     *engine = tensor->engine;
     return status::success;
 }
 
 CONVGRAD_ONEDNN_API status dnnl_graph_tensor_get_logical_tensor(
     const client_tensor *tensor, tensor_description *lt) {
+    if (any_null(tensor, lt)) return status::invalid_arguments;
     if (const library *next = behind())
         return call_later(next->tensor_get_logical_tensor, tensor, lt);
-    if (any_null(tensor, lt)) return status::invalid_arguments;
     *lt = tensor->lt;
     return status::success;
 }
