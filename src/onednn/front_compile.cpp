@@ -183,9 +183,7 @@ std::vector<tensor_view> views_of(
     std::vector<tensor_view> views(count);
     for (std::size_t i = 0; i < count; ++i) {
         next.tensor_get_data_handle(tensors[i], &views[i].data);
-        if (next.tensor_get_logical_tensor == nullptr) continue;
-        tensor_description lt{};
-        if (next.tensor_get_logical_tensor(tensors[i], &lt) == status::success) views[i].lt = lt;
+        views[i].lt = description_of(next, tensors[i]);
     }
     return views;
 }

@@ -19,12 +19,41 @@ bool is_host_scalar(const tensor_description &lt) {
     return lt.property == property_type::host_scalar;
 }
 
+/// For versions that do not tell what a tensor was made with.
+status note_description(const library &next, client_tensor *made, const tensor_description &lt) {
+    if (next.tensor_get_logical_tensor != nullptr) return status::success;
+    const status kept = guarded("tensor_create", [&] {
+        notes<tensor_description>::get().keep(made, std::make_shared<tensor_description>(lt));
+        return status::success;
+    });
+    if (kept != status::success) next.tensor_destroy(made);
+    return kept;
+}
+
 }  // namespace
+
+namespace convgrad::onednn {
+
+std::optional<tensor_description> description_of(const library &next, const client_tensor *tensor) {
+    tensor_description lt{};
+    if (next.tensor_get_logical_tensor != nullptr) {
+        if (next.tensor_get_logical_tensor(tensor, &lt) != status::success) return std::nullopt;
+        return lt;
+    }
+    const auto known = notes<tensor_description>::get().find(tensor);
+    if (known == nullptr) return std::nullopt;
+    return *known;
+}
+
+}  // namespace convgrad::onednn
 
 CONVGRAD_ONEDNN_API status dnnl_graph_tensor_create(
     client_tensor **made, const tensor_description *lt, client_engine *engine, void *handle) {
     if (any_null(made, lt, engine) || is_host_scalar(*lt)) return status::invalid_arguments;
-    if (const library *next = behind()) return next->tensor_create(made, lt, engine, handle);
+    if (const library *next = behind()) {
+        const status said = next->tensor_create(made, lt, engine, handle);
+        return said == status::success ? note_description(*next, *made, *lt) : said;
+    }
     const bool wants_memory = asks_for_memory(handle);
     const std::size_t bytes = wants_memory ? memory_size(*lt) : 0;
     if (bytes == SIZE_MAX) return status::invalid_arguments;
@@ -69,7 +98,11 @@ CONVGRAD_ONEDNN_API status dnnl_graph_tensor_create_scalar(
 }
 
 CONVGRAD_ONEDNN_API status dnnl_graph_tensor_destroy(client_tensor *given) {
-    if (const library *next = behind()) return next->tensor_destroy(given);
+    if (const library *next = behind()) {
+        if (next->tensor_get_logical_tensor == nullptr)
+            notes<tensor_description>::get().drop(given);
+        return next->tensor_destroy(given);
+    }
     const std::unique_ptr<client_tensor> tensor(given);
     if (tensor != nullptr) tensor->owned.release();
     return status::success;
@@ -103,8 +136,12 @@ CONVGRAD_ONEDNN_API status dnnl_graph_tensor_get_engine(
 CONVGRAD_ONEDNN_API status dnnl_graph_tensor_get_logical_tensor(
     const client_tensor *tensor, tensor_description *lt) {
     if (any_null(tensor, lt)) return status::invalid_arguments;
-    if (const library *next = behind())
-        return call_later(next->tensor_get_logical_tensor, tensor, lt);
+    if (const library *next = behind()) {
+        const auto known = description_of(*next, tensor);
+        if (!known) return status::unimplemented;
+        *lt = *known;
+        return status::success;
+    }
     *lt = tensor->lt;
     return status::success;
 }
