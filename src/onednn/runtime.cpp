@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <atomic>
 #include <charconv>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <mutex>
@@ -77,6 +78,30 @@ engine make_engine(math_mode math) {
     if (by_runtime.shares_threads()) return by_runtime;
     options.threads = threads_from_environment();
     return engine(options);
+}
+
+/// CONVGRAD_ONEDNN_MATH, for graphs of mode strict in front of oneDNN. It sums directly there, and
+/// its clients may compare exact numbers: so does this library unless it is told that it need not.
+math_mode math_in_front() {
+    static const math_mode chosen = [] {
+        const char *value = std::getenv("CONVGRAD_ONEDNN_MATH");
+        if (value == nullptr || *value == '\0') return math_mode::strict;
+        for (const math_mode mode : {math_mode::strict, math_mode::accurate, math_mode::fast})
+            if (convgrad::to_string(mode) == value) return mode;
+        std::fprintf(stderr,
+            "convgrad: CONVGRAD_ONEDNN_MATH is \"%s\"; strict, accurate and fast are known. strict "
+            "is taken.\n",
+            value);
+        return math_mode::strict;
+    }();
+    return chosen;
+}
+
+/// f16 and tf32 keep more bits than bf16, which `fast` rounds to.
+math_mode math_for(fpmath_mode mode) {
+    if (mode == fpmath_mode::bf16 || mode == fpmath_mode::any) return math_mode::fast;
+    if (mode == fpmath_mode::strict && behind() != nullptr) return math_in_front();
+    return math_mode::accurate;
 }
 
 bool is_mode(fpmath_mode mode) {
@@ -162,14 +187,21 @@ fpmath_mode default_fpmath_mode() {
 }
 
 const engine &engine_for(fpmath_mode mode) {
-    // Never destroyed, as default_engine(). f16 and tf32 keep more bits than bf16, which `fast`
-    // rounds to.
-    if (mode == fpmath_mode::bf16 || mode == fpmath_mode::any) {
-        static const auto *fast = new engine(make_engine(math_mode::fast));
-        return *fast;
+    // Made when first asked for, and never destroyed, as default_engine().
+    switch (math_for(mode)) {
+    case math_mode::strict: {
+        static const auto *strict = new engine(make_engine(math_mode::strict));
+        return *strict;
     }
-    static const auto *accurate = new engine(make_engine(math_mode::accurate));
-    return *accurate;
+    case math_mode::accurate: {
+        static const auto *accurate = new engine(make_engine(math_mode::accurate));
+        return *accurate;
+    }
+    case math_mode::fast:
+        break;
+    }
+    static const auto *fast = new engine(make_engine(math_mode::fast));
+    return *fast;
 }
 
 void client_memory::allocate(const allocator &from, std::size_t bytes) {

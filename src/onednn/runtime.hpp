@@ -46,8 +46,9 @@ allocator allocator_of(const client_engine *engine);
 /// The floating-point mode of new graphs.
 fpmath_mode default_fpmath_mode();
 
-/// Where partitions of graphs with this mode compute. Threads: as for every engine of the library,
-/// or OMP_NUM_THREADS where CONVGRAD_NUM_THREADS is not set.
+/// Where partitions of graphs with this mode compute: alone, accurate or fast; in front of oneDNN,
+/// strict or as CONVGRAD_ONEDNN_MATH says where the mode is strict. Threads: as for every engine of
+/// the library, or OMP_NUM_THREADS where CONVGRAD_NUM_THREADS is not set.
 const engine &engine_for(fpmath_mode mode);
 
 /// Memory that a client's allocator, or the default one, gave: 64-byte aligned. What the client's

@@ -36,3 +36,5 @@ refused "describes tensors in another way" FAKE_DNNL_ABI=other
 CONVGRAD_ONEDNN_LIBRARY=/nowhere/libdnnl.so "$alone" 2>&1 | grep -q "CONVGRAD_ONEDNN_LIBRARY: /nowhere"
 said=$(CONVGRAD_ONEDNN_POLICY=sometimes "$client" --gtest_filter='*EveryOpRuns' 2>&1)
 echo "$said" | grep -q 'CONVGRAD_ONEDNN_POLICY is "sometimes"; always, faster and correct are known'
+said=$(CONVGRAD_ONEDNN_MATH=quick CONVGRAD_ONEDNN_POLICY=always "$client" --gtest_filter='*EveryOpRuns' 2>&1)
+echo "$said" | grep -q 'CONVGRAD_ONEDNN_MATH is "quick"; strict, accurate and fast are known'
