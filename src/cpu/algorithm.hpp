@@ -27,6 +27,9 @@ struct method {
     /// Root mean square error in terms of a plain f32 sum's, where the class leaves it open and it
     /// was measured; may be null.
     double (*error)(const conv::problem &p) = nullptr;
+    /// Whether the problem fills more than half of the vectors; may be null: it does. Where it does
+    /// not, shorter ones that it fills do the same in as many steps.
+    bool (*fills)(const problem_sizes &s, const kernel_set &kernels) = nullptr;
 };
 
 /// A method with its kernels.

@@ -146,8 +146,13 @@ template <winograd_tile Tile>
 constexpr method winograd{keeps_winograd<Tile>, fits_tile<Tile>, predict_tile<Tile>,
     make_winograd<Tile>, error_of_tile<Tile>};
 
+/// Channels go in pairs of vectors.
+bool fills_pairs(const problem_sizes &s, const kernel_set &kernels) {
+    return s.groups > static_cast<double>(kernels.lanes);
+}
+
 constexpr method depthwise{keeps_sums, fits_simple<fits_depthwise>, with_lists<predict_depthwise>,
-    make_either<depthwise_data, depthwise_weights>};
+    make_either<depthwise_data, depthwise_weights>, nullptr, fills_pairs};
 constexpr method planes{keeps_sums, fits_simple<fits_planes>, with_lists<predict_planes>,
     make_either<plane_data, plane_weights>};
 constexpr method folded{keeps_folded, fits_folded_form, with_lists<predict_folded>,

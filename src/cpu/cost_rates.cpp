@@ -115,11 +115,11 @@ constexpr rate_table avx512_fma = {
         .far = 0.921,
         .results_apart = 0.156},
     // winograd_data
-    {.steps = 0.262,
+    {.steps = 0.288,
         .tasks = 237,
         .direct = 0.0984,
         .copied = 0.132,
-        .turned = 0.256,
+        .turned = 0.265,
         .gathered = 0.0651,
         .far = 0.06,
         .lines = 0.128,
@@ -128,13 +128,13 @@ constexpr rate_table avx512_fma = {
         .weights = 0.101,
         .spilled = 0.0298},
     // winograd_weights
-    {.steps = 0.268,
+    {.steps = 0.289,
         .tasks = 4300,
         .direct = 0.0854,
         .copied = 0.115,
         .turned = 0.178,
         .gathered = 0.0217,
-        .weights = 0.141,
+        .weights = 0.151,
         .spilled = 0.175},
 };
 

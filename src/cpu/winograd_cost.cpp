@@ -97,10 +97,16 @@ prediction predict_winograd(const problem_sizes &s, winograd_tile tile, const ke
     // groups of 32 channels on 7×7, measured).
     if (!s.weights && s.groups > 1 && std::max(s.ic, s.oc) <= 2.0 * k.lanes) seconds *= 1.3;
     // A tile for each of many small maps: none shares what it reads, and direct sums leave out taps
-    // in the padding (3×3 maps of a layer with dilation 12 took 1.2 to 2 times as long).
+    // in the padding (3×3 maps of a layer with dilation 12: 1.6 to 2.6 times as long as this says,
+    // weights gradients 1.2 to 1.5).
     constexpr dim least_map = 8;
-    for (std::size_t a = 1; a < 3; ++a)
-        if (s.p.x[a].dilation > 1 && s.p.x[a].dst < least_map * s.p.x[a].dilation) seconds *= 2;
+    const auto in_small_maps = [](const conv::axis &x) {
+        return x.dilation > 1 && x.dst < least_map * x.dilation;
+    };
+    if (in_small_maps(s.p.x[1]) || in_small_maps(s.p.x[2])) seconds *= s.weights ? 1.35 : 2;
+    // Columns of interleaved maps lie apart: planes are read one value at a time (64 channels on
+    // 1,000 columns, 2 taps, dilation 8).
+    if (s.weights && !s.in_last && s.p.x[2].dilation > 1) seconds *= 1.7;
     // Interleaved maps of 16-bit values are gathered one by one (512 channels, dilation 2, bf16:
     // 1.3 times as long as pairs where this says 0.9).
     if (!s.weights && !s.f32 && (s.p.x[1].dilation > 1 || s.p.x[2].dilation > 1)) seconds *= 1.5;

@@ -65,7 +65,8 @@ TEST(selection, the_plan_tells_what_it_was_chosen_by) {
             ASSERT_EQ(others.size() + 1, cpu::all_algorithms().size());
             for (const engines::verdict &v : others) {
                 ASSERT_FALSE(v.reason.empty()) << v.algorithm;
-                if (v.seconds > 0 && v.reason != "the same with shorter vectors") {
+                if (v.seconds > 0 && v.reason != "the same with shorter vectors"
+                    && v.reason != "would leave its vectors half empty") {
                     // By so much at most does it count how threads share the work.
                     ASSERT_GE(1.02 * 1.5 * v.seconds, facts.seconds)
                         << v.algorithm << ' ' << v.reason << ' ' << to_text(p);
@@ -93,6 +94,34 @@ TEST(selection, threads_never_move_a_choice) {
             }
         }
     }
+}
+
+TEST(selection, vectors_that_are_half_empty_are_replaced_by_shorter_ones) {
+    const auto all = usable_isas();
+    const auto has = [&](isa set) { return std::find(all.begin(), all.end(), set) != all.end(); };
+    if (!has(isa::avx512) || !has(isa::avx2)) GTEST_SKIP() << "needs AVX-512";
+    const auto depthwise = [](dim channels, data_type type) {
+        problem p;
+        p.type = p.out_type = type;
+        p.mb = 2;
+        p.groups = channels;
+        p.ic = p.oc = 1;
+        for (std::size_t a = 1; a < 3; ++a) p.x[a] = {28, 28, 3, 1, 1, 1};
+        p.src = p.dst = {28 * 28 * channels, 1, {0, 28 * channels, channels}};
+        p.weights = {1, 1, 1, {9 * channels, 3 * channels, channels}};
+        return p;
+    };
+    for (const data_type type : {data_type::f32, data_type::bf16, data_type::f16})
+        for (const dim channels : {8, 9, 16, 17, 24, 48}) {
+            const problem p = depthwise(channels, type);
+            const auto chosen = cpu::make_plan(p, {.max_isa = isa::avx512});
+            if (chosen->algorithm() != "depthwise.fma") continue;
+            const bool half_empty = channels > 8 && channels <= 16;
+            EXPECT_EQ(chosen->instruction_set(), half_empty ? isa::avx2 : isa::avx512) << channels;
+            const auto asked =
+                cpu::make_plan(p, {.max_isa = isa::avx512, .only_algorithm = "depthwise.fma"});
+            EXPECT_EQ(asked->instruction_set(), isa::avx512) << channels;
+        }
 }
 
 TEST(selection, a_mode_takes_its_own_class_and_stricter_ones) {
