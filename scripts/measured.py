@@ -1,14 +1,19 @@
 #!/usr/bin/env python3
 """What was measured, as pictures and tables: everything between `<!-- measured: … -->` marks, and the plots.
 
-    scripts/measured.py                        writes docs/images/speed-*.svg and the tables in the documents
+    scripts/measured.py                        writes docs/images/*.svg and the tables in the documents
     scripts/measured.py --check                fails if one of them is not what the data say
     scripts/measured.py --layers RESULT.jsonl… first makes docs/measured/layers.csv from results of
                                                convgrad-compare and compare_torch.py on bench/layers*.txt;
                                                of several runs the fastest counts, on either side
+    scripts/measured.py --winograd RESULT.jsonl…
+                                               first makes docs/measured/winograd.csv from results of
+                                               `convgrad bench --model --math fast --json` and
+                                               `convgrad explain --math fast --json` on 3×3 layers
 
 The data are files of docs/measured: layers.csv (one layer, pass, type and layout a line), models.jsonl (training
-steps, as bench/models.py --json writes them), calls.csv (what a call costs), about.json (machine, threads, date).
+steps, as bench/models.py --json writes them), calls.csv (what a call costs), winograd.csv (time and error of each
+tile), about.json (machine, threads, date).
 Needs Python alone.
 """
 
@@ -21,6 +26,7 @@ from pathlib import Path
 
 sys.dont_write_bytecode = True
 import measured_plot  # noqa: E402
+import winograd_plot  # noqa: E402
 
 ROOT = Path(__file__).resolve().parent.parent
 DATA = ROOT / "docs/measured"
@@ -167,6 +173,43 @@ def read_calls():
         return list(csv.DictReader(file))
 
 
+# Winograd's tiles
+
+
+def sizes_of(problem):
+    return {key: int(value) for key, value in re.findall(r"([a-z]+)(\d+)", problem)}
+
+
+def gather_winograd(paths):
+    """Writes winograd.csv: time of direct sums and of each tile, and the tile's error, by channels (weights
+    gradient: by positions)."""
+    times, errors = {}, {}
+    for path in paths:
+        for line in Path(path).read_text(encoding="utf-8").splitlines():
+            r = json.loads(line)
+            sizes, weights = sizes_of(r["problem"]), r["op"].endswith("Weights")
+            size = sizes["mb"] * sizes["ih"] ** 2 if weights else sizes["ic"]
+            for row in r.get("rows", []):
+                key = ("wei" if weights else "fwd", row["algorithm"].partition(".")[0], size)
+                if row["isa"] == r["isa"]:
+                    times[key] = min(times.get(key, math.inf), row["min_ms"])
+            for row in [r, *r["refused"]] if "refused" in r else []:
+                errors["wei" if weights else "fwd", row["algorithm"].partition(".")[0], size] = row["error"]
+    with (DATA / "winograd.csv").open("w", encoding="utf-8", newline="") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(["pass", "tile", "size", "direct_ms", "tile_ms", "error"])
+        for what, tile, size in sorted(times):
+            if tile in winograd_plot.TILES:
+                own = (what, tile, size)
+                writer.writerow([*own, f"{times[what, 'tiled', size]:.4g}", f"{times[own]:.4g}", f"{errors[own]:.3g}"])
+
+
+def read_winograd():
+    with (DATA / "winograd.csv").open(encoding="utf-8", newline="") as file:
+        return [{"pass": r["pass"], "tile": r["tile"], "size": int(r["size"]), "error": float(r["error"]),
+                 "speed": float(r["direct_ms"]) / float(r["tile_ms"])} for r in csv.DictReader(file)]  # fmt: skip
+
+
 def microseconds(calls, name):
     return next(float(c["us"]) for c in calls if c["call"] == name)
 
@@ -272,6 +315,7 @@ def files():
     bars = {d: {p: by_class(layers, p, d) for p in about["peers"]} for d in ("f32", "bf16")}
     for theme in measured_plot.THEMES:
         found[ROOT / f"docs/images/speed-{theme}.svg"] = measured_plot.draw(bars, about, theme)
+        found[ROOT / f"docs/images/winograd-{theme}.svg"] = winograd_plot.draw(read_winograd(), about, theme)
     return found
 
 
@@ -279,6 +323,8 @@ def main():
     arguments = sys.argv[1:]
     if arguments[:1] == ["--layers"]:
         gather_layers(arguments[1:])
+    elif arguments[:1] == ["--winograd"]:
+        gather_winograd(arguments[1:])
     elif arguments not in ([], ["--check"]):
         sys.exit(__doc__)
     stale = 0
