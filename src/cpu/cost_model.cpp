@@ -12,9 +12,6 @@
 namespace convgrad::cpu {
 namespace {
 
-double number(dim v) {
-    return static_cast<double>(v);
-}
 /// Of what is not negative. The library's function is a call, which takes as long as the rest.
 double floor_of(double v) {
     constexpr double most = 0x1p52;  // beyond, all are whole

@@ -16,6 +16,10 @@
 
 namespace convgrad::cpu {
 
+inline double number(dim v) {
+    return static_cast<double>(v);
+}
+
 /// What predictions ask about one axis.
 struct axis_sizes {
     double src = 1, dst = 1, kernel = 1;  // taps that reach the input

@@ -14,10 +14,6 @@ constexpr double near_filters = 2 << 20;   // and this much of transformed filte
 constexpr double kept_filters = 24 << 20;  // which with those they are made of stay in a cache
 constexpr double kept_tiles = 12 << 20, one_block = 24 << 20, each_block = 6 << 20;  // of gradients
 
-double number(dim v) {
-    return static_cast<double>(v);
-}
-
 /// Steps of `rows` rows and all columns, in panels of two vectors.
 double panel_steps(dim rows, dim columns, dim lanes) {
     const dim vectors = div_up(columns, lanes);
