@@ -53,6 +53,7 @@ struct execute_call {
     std::size_t output_count;
     const client_tensor **outputs;
     const client_tensor *scratchpad;
+    bool by_v2;  // which of the two functions was called
 };
 
 /// An execution that is oneDNN's; `text` is for the trace, null: nothing is known.

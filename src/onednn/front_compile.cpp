@@ -166,7 +166,8 @@ status compile_in_front(const library &next, const compile_call &call) {
 
 status execute_behind(const library &next, const execute_call &c, const std::string *text) {
     const stopwatch timer;
-    const status said = c.scratchpad != nullptr && next.compiled_partition_execute_v2 != nullptr
+    // The function that was called: oneDNN's older one calls the newer one by name, which is ours.
+    const status said = c.by_v2 && next.compiled_partition_execute_v2 != nullptr
                             ? next.compiled_partition_execute_v2(c.compiled, c.stream,
                                 c.input_count, c.inputs, c.output_count, c.outputs, c.scratchpad)
                             : next.compiled_partition_execute(c.compiled, c.stream, c.input_count,

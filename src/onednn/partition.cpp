@@ -147,6 +147,27 @@ status execute_ours(
     return from.is_default() ? call.run_with_own() : call.run_with(from);
 }
 
+/// Executes where the partition was compiled.
+status execute(const execute_call &call) {
+    if (any_null(call.compiled, call.stream)) return status::invalid_arguments;
+    const client_compiled_partition *compiled = call.compiled;
+    std::shared_ptr<client_compiled_partition> known;
+    const library *next = behind();
+    if (next != nullptr) {
+        known = notes<client_compiled_partition>::get().find(compiled);
+        if (known == nullptr) return execute_behind(*next, call, nullptr);
+        compiled = known.get();
+    }
+    if (has_null(call.inputs, call.input_count) || has_null(call.outputs, call.output_count))
+        return status::invalid_arguments;
+    if (known != nullptr && !known->delegated.empty())
+        return execute_behind(*next, call, &known->delegated);
+    if (compiled->body == nullptr) return status::invalid_arguments;
+    // The body is held, so that compiling anew into the handle does not disturb this execution.
+    const std::shared_ptr<const compiled_body> body = compiled->body;
+    return execute_ours(next, body, call);
+}
+
 }  // namespace
 
 namespace convgrad::onednn {
@@ -324,30 +345,14 @@ CONVGRAD_ONEDNN_API status dnnl_graph_compiled_partition_execute_v2(
     const client_compiled_partition *compiled, client_stream *stream, std::size_t input_count,
     const client_tensor **inputs, std::size_t output_count, const client_tensor **outputs,
     const client_tensor *scratchpad) {
-    if (any_null(compiled, stream)) return status::invalid_arguments;
-    const execute_call call{
-        compiled, stream, input_count, inputs, output_count, outputs, scratchpad};
-    std::shared_ptr<client_compiled_partition> known;
-    const library *next = behind();
-    if (next != nullptr) {
-        known = notes<client_compiled_partition>::get().find(compiled);
-        if (known == nullptr) return execute_behind(*next, call, nullptr);
-        compiled = known.get();
-    }
-    if (has_null(inputs, input_count) || has_null(outputs, output_count))
-        return status::invalid_arguments;
-    if (known != nullptr && !known->delegated.empty())
-        return execute_behind(*next, call, &known->delegated);
-    if (compiled->body == nullptr) return status::invalid_arguments;
-    // The body is held, so that compiling anew into the handle does not disturb this execution.
-    return execute_ours(next, compiled->body, call);
+    return execute(
+        {compiled, stream, input_count, inputs, output_count, outputs, scratchpad, true});
 }
 
 CONVGRAD_ONEDNN_API status dnnl_graph_compiled_partition_execute(
     const client_compiled_partition *compiled, client_stream *stream, std::size_t input_count,
     const client_tensor **inputs, std::size_t output_count, const client_tensor **outputs) {
-    return dnnl_graph_compiled_partition_execute_v2(
-        compiled, stream, input_count, inputs, output_count, outputs, nullptr);
+    return execute({compiled, stream, input_count, inputs, output_count, outputs, nullptr, false});
 }
 
 CONVGRAD_ONEDNN_API status dnnl_graph_compiled_partition_query_logical_tensor(
