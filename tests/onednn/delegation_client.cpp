@@ -322,6 +322,23 @@ TEST_F(DelegationClient, ScratchpadsOfNewerHeadersWork) {
     EXPECT_NE(m.src.bytes, m.src.blank().bytes);
 }
 
+TEST_F(DelegationClient, BothFunctionsThatExecute) {
+    mixed m;
+    const auto parts = partitions_of(m.ops());
+    const dnnl::engine engine = cpu_engine();
+    const auto abs = parts[0].compile({m.given.described()}, {m.src.described()}, engine);
+    const dnnl::stream stream(engine);
+    const dg::tensor in = m.given.on(engine), out = m.src.on(engine);
+    const_dnnl_graph_tensor_t inputs[] = {in.get()}, outputs[] = {out.get()};
+    const int runs = fake_dnnl_executions();
+    EXPECT_EQ(dnnl_graph_compiled_partition_execute(abs.get(), stream.get(), 1, inputs, 1, outputs),
+        dnnl_success);
+    EXPECT_EQ(dnnl_graph_compiled_partition_execute_v2(
+                  abs.get(), stream.get(), 1, inputs, 1, outputs, nullptr),
+        dnnl_success);
+    EXPECT_EQ(fake_dnnl_executions(), runs + 2);
+}
+
 TEST_F(DelegationClient, OursWaitForTheStream) {
     if (!policy_is("always")) GTEST_SKIP() << "the convolution may be theirs";
     mixed m;
