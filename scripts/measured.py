@@ -147,16 +147,28 @@ def layer_list(layers, peer):
 # Models and calls
 
 
-def read_models():
-    """{(policy, model, dtype, data_format): ratio}; the last line of a case counts."""
+MODEL_HEAD = ["f32 NCX", "f32 NXC", "bf16 autocast NCX", "bf16 autocast NXC"]
+MODEL_COLUMNS = [("f32", "NCX"), ("f32", "NXC"), ("bf16", "NCX"), ("bf16", "NXC")]
+
+
+def read_models(what="ratio"):
+    """{(policy, model, dtype, data_format): ratio}; the last line of a case that has it counts."""
     path = DATA / "models.jsonl"
     lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
     rows = [json.loads(line) for line in lines if line]
-    return {(r["policy"], r["model"], r["dtype"], r["data_format"]): r["ratio"] for r in rows}
+    return {(r["policy"], r["model"], r["dtype"], r["data_format"]): r[what] for r in rows if r[what] is not None}
+
+
+def memory_table():
+    """What steps add to the largest resident size: stock and accelerated."""
+    memory = {key[1:]: value for key, value in read_models("memory_mib").items() if key[0] == "all"}
+    cell = lambda pair: f"{pair[0]:.0f} → {pair[1]:.0f}" if pair else ""
+    rows = [[name, *(cell(memory.get((name, *c))) for c in MODEL_COLUMNS)] for name in dict.fromkeys(k[0] for k in memory)]
+    return table(["MiB, stock → accelerated", *MODEL_HEAD], rows)
 
 
 def model_table(models, policy):
-    columns = [("f32", "NCX"), ("f32", "NXC"), ("bf16", "NCX"), ("bf16", "NXC")]
+    columns = MODEL_COLUMNS
     names = list(dict.fromkeys(m for p, m, _, _ in models if p == policy))
     rows = []
     for name in names:
@@ -164,8 +176,7 @@ def model_table(models, policy):
         rows.append([name, *(f"{r:.2f}" if r else "" for r in ratios)])
     means = [mean(r for (p, _, *c), r in models.items() if p == policy and tuple(c) == column) for column in columns]
     rows.append(["geometric mean", *(f"{m:.2f}" for m in means)])
-    head = ["f32 NCX", "f32 NXC", "bf16 autocast NCX", "bf16 autocast NXC"]
-    return table(["stock / accelerated", *head], rows)
+    return table(["stock / accelerated", *MODEL_HEAD], rows)
 
 
 def read_calls():
@@ -285,6 +296,7 @@ def generated(layers, models, calls, about):
     for policy in ("all", "faster"):
         if any(p == policy for p, *_ in models):
             parts["models-" + policy] = model_table(models, policy)
+    parts["models-memory"] = memory_table()
     return parts
 
 
