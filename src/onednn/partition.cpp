@@ -82,6 +82,15 @@ std::shared_ptr<client_partition> joined_note_of(const client_partition *partiti
     return known != nullptr && known->body->joined ? known : nullptr;
 }
 
+/// The answer to a question about a partition: oneDNN's, or from the body that this library has,
+/// alone and for what oneDNN does not have as it is.
+template <typename Theirs, typename Ours>
+status answer(const client_partition *partition, const Theirs &theirs, const Ours &ours) {
+    if (const auto known = joined_note_of(partition)) return ours(*known->body);
+    if (const library *next = behind()) return theirs(*next);
+    return ours(*partition->body);
+}
+
 /// A handle of oneDNN's for a partition, with a note beside it.
 status create_compiled_in_front(
     const library &next, client_compiled_partition **made, client_partition *partition) {
@@ -203,26 +212,25 @@ CONVGRAD_ONEDNN_API status dnnl_graph_partition_destroy(client_partition *partit
 CONVGRAD_ONEDNN_API status dnnl_graph_partition_get_op_num(
     const client_partition *partition, std::size_t *count) {
     if (any_null(partition, count)) return status::invalid_arguments;
-    const std::shared_ptr<client_partition> known = joined_note_of(partition);
-    if (known != nullptr)
-        partition = known.get();
-    else if (const library *next = behind())
-        return next->partition_get_op_num(partition, count);
-    *count = partition->body->ops.size();
-    return status::success;
+    return answer(
+        partition, [&](const library &next) { return next.partition_get_op_num(partition, count); },
+        [&](const partition_body &body) {
+            *count = body.ops.size();
+            return status::success;
+        });
 }
 
 CONVGRAD_ONEDNN_API status dnnl_graph_partition_get_ops(
     client_partition *partition, std::size_t count, std::size_t *ids) {
     if (any_null(partition, ids)) return status::invalid_arguments;
-    const std::shared_ptr<client_partition> known = joined_note_of(partition);
-    if (known != nullptr)
-        partition = known.get();
-    else if (const library *next = behind())
-        return next->partition_get_ops(partition, count, ids);
-    if (count != partition->body->ops.size()) return status::invalid_arguments;
-    for (const auto &op : partition->body->ops) *ids++ = op->id;
-    return status::success;
+    return answer(
+        partition,
+        [&](const library &next) { return next.partition_get_ops(partition, count, ids); },
+        [&](const partition_body &body) {
+            if (count != body.ops.size()) return status::invalid_arguments;
+            for (const auto &op : body.ops) *ids++ = op->id;
+            return status::success;
+        });
 }
 
 CONVGRAD_ONEDNN_API status dnnl_graph_partition_get_id(
@@ -236,47 +244,47 @@ CONVGRAD_ONEDNN_API status dnnl_graph_partition_get_id(
 CONVGRAD_ONEDNN_API status dnnl_graph_partition_get_input_ports_num(
     const client_partition *partition, std::size_t *count) {
     if (any_null(partition, count)) return status::invalid_arguments;
-    const std::shared_ptr<client_partition> known = joined_note_of(partition);
-    if (known != nullptr)
-        partition = known.get();
-    else if (const library *next = behind())
-        return next->partition_get_input_ports_num(partition, count);
-    *count = partition->body->inputs.size();
-    return status::success;
+    return answer(
+        partition,
+        [&](const library &next) { return next.partition_get_input_ports_num(partition, count); },
+        [&](const partition_body &body) {
+            *count = body.inputs.size();
+            return status::success;
+        });
 }
 
 CONVGRAD_ONEDNN_API status dnnl_graph_partition_get_input_ports(
     const client_partition *partition, std::size_t count, tensor_description *ports) {
     if (any_null(partition, ports)) return status::invalid_arguments;
-    const std::shared_ptr<client_partition> known = joined_note_of(partition);
-    if (known != nullptr)
-        partition = known.get();
-    else if (const library *next = behind())
-        return next->partition_get_input_ports(partition, count, ports);
-    return copy_ports(partition->body->inputs, count, ports);
+    return answer(
+        partition,
+        [&](const library &next) {
+            return next.partition_get_input_ports(partition, count, ports);
+        },
+        [&](const partition_body &body) { return copy_ports(body.inputs, count, ports); });
 }
 
 CONVGRAD_ONEDNN_API status dnnl_graph_partition_get_output_ports_num(
     const client_partition *partition, std::size_t *count) {
     if (any_null(partition, count)) return status::invalid_arguments;
-    const std::shared_ptr<client_partition> known = joined_note_of(partition);
-    if (known != nullptr)
-        partition = known.get();
-    else if (const library *next = behind())
-        return next->partition_get_output_ports_num(partition, count);
-    *count = partition->body->outputs.size();
-    return status::success;
+    return answer(
+        partition,
+        [&](const library &next) { return next.partition_get_output_ports_num(partition, count); },
+        [&](const partition_body &body) {
+            *count = body.outputs.size();
+            return status::success;
+        });
 }
 
 CONVGRAD_ONEDNN_API status dnnl_graph_partition_get_output_ports(
     const client_partition *partition, std::size_t count, tensor_description *ports) {
     if (any_null(partition, ports)) return status::invalid_arguments;
-    const std::shared_ptr<client_partition> known = joined_note_of(partition);
-    if (known != nullptr)
-        partition = known.get();
-    else if (const library *next = behind())
-        return next->partition_get_output_ports(partition, count, ports);
-    return copy_ports(partition->body->outputs, count, ports);
+    return answer(
+        partition,
+        [&](const library &next) {
+            return next.partition_get_output_ports(partition, count, ports);
+        },
+        [&](const partition_body &body) { return copy_ports(body.outputs, count, ports); });
 }
 
 CONVGRAD_ONEDNN_API status dnnl_graph_partition_is_supported(

@@ -187,26 +187,36 @@ TEST_F(DelegationClient, AnyBecomesPlainHere) {
     EXPECT_EQ(square.get_inplace_ports()[0].first, 90U);
 }
 
+/// The data gradient of a transposed layer, as an op, and what it should give.
+struct transposed_gradient {
+    transposed_gradient(const layer &l, const dims &dst)
+        : diff_dst(0, data_type::f32, dst), weights(1, data_type::f32, l.weights),
+          diff_src(2, data_type::f32, l.src), expected(diff_src.blank()),
+          op(make_op(5, op_kind::conv_transpose_backward_data, l.attrs)) {
+        diff_dst.fill(1);
+        weights.fill(2);
+        compute_reference(
+            op_kind::conv_transpose_backward_data, l.attrs, diff_dst, weights, expected);
+        op.add_inputs({diff_dst.described(), weights.described()});
+        op.add_output(diff_src.described());
+    }
+
+    operand diff_dst, weights, diff_src, expected;
+    dg::op op;
+};
+
 TEST_F(DelegationClient, WhatTheyRefuseIsOurs) {
     // Padding of the output of a transposed gradient: the library behind has no such attribute.
     layer l = make_layer(true, 2, "NCX", "IOX", 1, "None");
     l.attrs.output_padding = {1, 0};
     const dims dst = infer_shape(op_kind::conv_transpose, l.src, l.weights, l.attrs);
-    operand diff_dst(0, data_type::f32, dst), weights(1, data_type::f32, l.weights),
-        diff_src(2, data_type::f32, l.src);
-    diff_dst.fill(1);
-    weights.fill(2);
-    operand expected = diff_src.blank();
-    compute_reference(op_kind::conv_transpose_backward_data, l.attrs, diff_dst, weights, expected);
-    dg::op op = make_op(5, op_kind::conv_transpose_backward_data, l.attrs);
-    op.add_inputs({diff_dst.described(), weights.described()});
-    op.add_output(diff_src.described());
-    const auto parts = partitions_of({op});
+    transposed_gradient g(l, dst);
+    const auto parts = partitions_of({g.op});
     ASSERT_EQ(parts.size(), 1U);
     EXPECT_TRUE(parts[0].is_supported());
     EXPECT_EQ(parts[0].get_ops(), std::vector<std::size_t>{5});
-    run(parts[0], {&diff_dst, &weights}, {&diff_src});
-    EXPECT_EQ(diff_src.bytes, expected.bytes);
+    run(parts[0], {&g.diff_dst, &g.weights}, {&g.diff_src});
+    EXPECT_EQ(g.diff_src.bytes, g.expected.bytes);
 }
 
 TEST_F(DelegationClient, WhatNeitherTakesIsRefusedAsTheyDo) {
@@ -275,17 +285,9 @@ TEST_F(DelegationClient, WhereBothFailTheirAnswerCounts) {
 TEST_F(DelegationClient, KnownFaultsAreNotLeftToThem) {
     // Dilations of transposed data gradients are lost in oneDNN, in all policies.
     const layer l = make_layer(true, 2, "NCX", "IOX", 1, "None", 2);
-    operand diff_dst(0, data_type::f32, l.dst), weights(1, data_type::f32, l.weights),
-        diff_src(2, data_type::f32, l.src);
-    diff_dst.fill(1);
-    weights.fill(2);
-    operand expected = diff_src.blank();
-    compute_reference(op_kind::conv_transpose_backward_data, l.attrs, diff_dst, weights, expected);
-    dg::op op = make_op(5, op_kind::conv_transpose_backward_data, l.attrs);
-    op.add_inputs({diff_dst.described(), weights.described()});
-    op.add_output(diff_src.described());
-    run(partitions_of({op}).at(0), {&diff_dst, &weights}, {&diff_src});
-    EXPECT_EQ(diff_src.bytes, expected.bytes);
+    transposed_gradient g(l, l.dst);
+    run(partitions_of({g.op}).at(0), {&g.diff_dst, &g.weights}, {&g.diff_src});
+    EXPECT_EQ(g.diff_src.bytes, g.expected.bytes);
 }
 
 TEST_F(DelegationClient, NewerFunctionsWorkOnTheSameHandles) {
