@@ -50,6 +50,14 @@ def panel(left, title, peers, theme, height, scale):
     return parts
 
 
+def opening(width, height):
+    """The first tag of a picture."""
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}" role="img" '
+        'font-family="-apple-system, BlinkMacSystemFont, &quot;Segoe UI&quot;, &quot;Noto Sans&quot;, Helvetica, Arial, sans-serif">'
+    )
+
+
 def draw(panels, about, name):
     """`panels`: {type: {peer: [(class, ratio)]}}"""
     theme = THEMES[name]
@@ -59,8 +67,7 @@ def draw(panels, about, name):
     bottom = TOP + len(classes) * ROW + 4
     height = bottom + 54
     parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" width="{WIDTH}" height="{height}" role="img" '
-        'font-family="-apple-system, BlinkMacSystemFont, &quot;Segoe UI&quot;, &quot;Noto Sans&quot;, Helvetica, Arial, sans-serif">',
+        opening(WIDTH, height),
         "<title>Speed of convgrad beside oneDNN and PyTorch, by class of layers</title>",
         text(0, 22, "How many times as fast convgrad is", theme["text"], 19, weight=600),
         text(0, 44, f"{about['machine']}, {about['threads']} threads, {about['date']}", theme["muted"]),

@@ -2,7 +2,7 @@
 
 import math
 
-from measured_plot import THEMES, text
+from measured_plot import THEMES, opening, text
 
 COLORS = {"light": ["#1d5fd1", "#2a8f5c", "#e07b00"], "dark": ["#6ca6ff", "#58c48c", "#ffab4a"]}
 TILES = {"winograd2x2": "F(2×2)", "winograd4x2": "F(4×2)", "winograd4x4": "F(4×4)"}
@@ -49,8 +49,7 @@ def draw(rows, about, name):
     theme = THEMES[name]
     height = TOP + 2 * HEIGHT + BETWEEN + 84
     parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" width="{WIDTH}" height="{height}" role="img" '
-        'font-family="-apple-system, BlinkMacSystemFont, &quot;Segoe UI&quot;, &quot;Noto Sans&quot;, Helvetica, Arial, sans-serif">',
+        opening(WIDTH, height),
         "<title>Speed and error of Winograd's tiles</title>",
         text(0, 22, "Winograd's tiles: speed and error", theme["text"], 19, weight=600),
         text(0, 44, f"3×3 layers, f32 NXC, AVX-512, one thread, {about['machine']}", theme["muted"]),

@@ -8,6 +8,7 @@
 #include "cpu/folded_data.hpp"
 #include "cpu/merged_weights.hpp"
 #include "cpu/tiled.hpp"
+#include "cpu/work_cut.hpp"
 
 namespace convgrad::cpu {
 namespace {
@@ -473,7 +474,7 @@ double gradient_bytes(const problem_sizes &s, double tile) {
 /// Tiles of whole rows of which the input takes so many bytes, of `together` groups, or smaller
 /// ones where a thread would have fewer than `each_thread`.
 double data_pieces(const problem_sizes &s, double bytes, double each_thread, double together) {
-    constexpr double least_positions = 64, threads = 64;
+    constexpr double least_positions = 64, threads = most_cut_threads;
     const double row = s.x[2].length, rows = s.x[0].length * s.x[1].length;
     const double maps = s.images * parts_of(s.groups, together);
     const double each = 4 * s.in_c * together * s.in_positions / (rows * row);
