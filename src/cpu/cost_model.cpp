@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "conv/simplify.hpp"
+#include "conv/taps.hpp"
 #include "cpu/folded_data.hpp"
 #include "cpu/merged_weights.hpp"
 #include "cpu/tiled.hpp"
@@ -29,35 +30,13 @@ double whole(double all, double part) {
     return parts_of(all, part) * part;
 }
 
-/// Counts pairs of a position of dst and a tap that lies inside src, and taps that have such a
-/// position: drivers drop the others. Of very many taps some are looked at.
-void count_taps(const conv::axis &a, axis_sizes &x) {
-    constexpr dim most = 64;
-    const dim looks = std::min(a.kernel, most);
-    double pairs = 0, taps = 0;
-    for (dim i = 0; i < looks; ++i) {
-        const dim k = looks == a.kernel ? i : (2 * i + 1) * (a.kernel / (2 * looks));
-        dim lo, hi;
-        if (a.stride == 1) {
-            const dim off = k * a.dilation - a.pad;
-            lo = std::clamp<dim>(-off, 0, a.dst);
-            hi = std::clamp<dim>(a.src - off, lo, a.dst);
-        } else {
-            clip(k * a.dilation - a.pad, a.stride, a.dst, a.src, lo, hi);
-        }
-        pairs += number(hi - lo);
-        taps += hi > lo ? 1 : 0;
-    }
-    const double share = number(a.kernel) / number(std::max<dim>(looks, 1));
-    x.pairs = pairs * share;
-    x.kernel = std::max(1.0, taps * share);
-}
-
 axis_sizes sizes_of(const conv::axis &a, conv::pass what) {
     axis_sizes x{number(a.src), number(a.dst), number(a.kernel), number(a.stride),
         number(a.dilation), number(a.pad)};
     if (a == conv::axis{}) return x;
-    count_taps(a, x);
+    const conv::tap_counts inside = conv::count_taps(a);
+    x.pairs = inside.pairs;
+    x.kernel = std::max(1.0, inside.taps);  // drivers drop the others
     const double reach = (x.kernel - 1) * x.dilation + 1;
     if (what != conv::pass::backward_data) {
         x.results = x.length = x.dst;

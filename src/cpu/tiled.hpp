@@ -4,12 +4,15 @@
 #include <algorithm>
 
 #include "conv/problem.hpp"
+#include "conv/taps.hpp"
 #include "cpu/geometry.hpp"
 #include "cpu/kernels/kernels.hpp"
 #include "cpu/phases.hpp"
 #include "cpu/prefetch.hpp"
 
 namespace convgrad::cpu {
+
+using conv::clip;
 
 /// Positions beyond a patch that a kernel may read (never use) because its blocks are whole.
 inline constexpr dim patch_slack = 32;
@@ -99,12 +102,6 @@ struct patch_row {
         return in[0] * s.x[0] + in[1] * s.x[1] + in[2] * s.x[2];
     }
 };
-
-/// Which of `count` positions from input index `first` on, `step` apart, exist.
-inline void clip(dim first, dim step, dim count, dim length, dim &lo, dim &hi) {
-    lo = first >= 0 ? 0 : std::min(count, div_up(-first, step));
-    hi = first >= length ? lo : std::max(lo, std::min(count, div_up(length - first, step)));
-}
 
 /// Calls body(patch_row) for each row of the patch that a tile needs: the tile starts at t0 and has
 /// `length` ≤ tile positions per axis.

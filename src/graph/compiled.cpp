@@ -11,15 +11,6 @@
 namespace convgrad {
 namespace {
 
-std::vector<logical_tensor> gather(
-    const std::vector<logical_tensor> &from, const std::vector<std::size_t> &positions) {
-    std::vector<logical_tensor> picked;
-    picked.reserve(positions.size());
-    for (std::size_t at : positions)
-        picked.push_back(at == stage::absent ? logical_tensor{} : from[at]);
-    return picked;
-}
-
 void require_known_inputs(
     const ops::parsed_attributes &attrs, std::span<const logical_tensor> inputs) {
     const auto names = ops::schema_of(attrs.kind).inputs;
@@ -53,8 +44,8 @@ void require_variable_outputs(
 
 step make_step(stage s, compiled_partition::impl &owner) {
     step made(std::move(s));
-    const std::vector<logical_tensor> inputs = gather(owner.inputs, made.inputs);
-    std::vector<logical_tensor> outputs = gather(owner.outputs, made.outputs);
+    const std::vector<logical_tensor> inputs = pick(owner.inputs, made.inputs);
+    std::vector<logical_tensor> outputs = pick(owner.outputs, made.outputs);
     ops::check_arguments(made.attrs, inputs, outputs);
     require_variable_outputs(made.attrs, outputs);
     require_known_inputs(made.attrs, inputs);
@@ -83,6 +74,15 @@ void join_steps(compiled_partition::impl &made) {
 }
 
 }  // namespace
+
+std::vector<logical_tensor> pick(
+    const std::vector<logical_tensor> &from, const std::vector<std::size_t> &positions) {
+    std::vector<logical_tensor> picked;
+    picked.reserve(positions.size());
+    for (std::size_t at : positions)
+        picked.push_back(at == stage::absent ? logical_tensor{} : from[at]);
+    return picked;
+}
 
 std::unique_ptr<const engines::plan> plan_op(const ops::parsed_attributes &attrs,
     std::span<const logical_tensor> inputs, std::span<logical_tensor> outputs,

@@ -28,6 +28,10 @@ struct stage {
     std::vector<std::size_t> outputs;
 };
 
+/// The tensors at these positions; one of type undef where it is absent.
+std::vector<logical_tensor> pick(
+    const std::vector<logical_tensor> &from, const std::vector<std::size_t> &positions);
+
 /// A stage made ready.
 struct step : stage {
     explicit step(stage s) : stage(std::move(s)) {}

@@ -2,9 +2,9 @@
 
 #include <algorithm>
 #include <array>
-#include <cstdio>
-#include <cstdlib>
-#include <cstring>
+
+#include "conv/taps.hpp"
+#include "onednn/environment.hpp"
 
 namespace convgrad::onednn {
 namespace {
@@ -54,18 +54,6 @@ const known_rates &rates_of_class(const rates_of_type &rates, const conv::proble
     return least < 16 ? rates.few_channels : rates.dense;
 }
 
-/// Pairs of an output position and a tap inside the input.
-double pairs_of(const conv::axis &a) {
-    double pairs = 0;
-    for (dim k = 0; k < a.kernel; ++k) {
-        const dim at = k * a.dilation - a.pad;  // of the first position
-        const dim first = at >= 0 ? 0 : (-at + a.stride - 1) / a.stride;
-        const dim end = at >= a.src ? 0 : (a.src - 1 - at) / a.stride + 1;
-        pairs += static_cast<double>(std::max(std::min(end, a.dst) - first, dim{0}));
-    }
-    return pairs;
-}
-
 /// Seconds of a nominal core that oneDNN takes; 0: not known.
 double seconds_there(const conv::problem &p, const engines::plan &here, bool free_layouts) {
     const rates_of_type *rates = rates_for(p, here.facts().uses);
@@ -75,16 +63,12 @@ double seconds_there(const conv::problem &p, const engines::plan &here, bool fre
     const double rate = (last ? known.last : known.planes)[static_cast<std::size_t>(p.what)];
     double operations = 2e-9 * static_cast<double>(p.mb) * static_cast<double>(p.groups)
                         * static_cast<double>(p.ic) * static_cast<double>(p.oc);
-    for (const conv::axis &a : p.x) operations *= pairs_of(a);
+    for (const conv::axis &a : p.x) operations *= conv::count_taps(a).pairs;
     return operations / rate;
 }
 
 conv::problem problem_of(const step &s, const compiled_partition::impl &ours) {
-    std::vector<logical_tensor> inputs, outputs;
-    for (const std::size_t at : s.inputs)
-        inputs.push_back(at == stage::absent ? logical_tensor{} : ours.inputs[at]);
-    for (const std::size_t at : s.outputs) outputs.push_back(ours.outputs[at]);
-    return ops::lower(s.attrs, inputs, outputs);
+    return ops::lower(s.attrs, pick(ours.inputs, s.inputs), pick(ours.outputs, s.outputs));
 }
 
 bool is_empty_list(const client_op &op, graph_attribute name) {
@@ -95,18 +79,9 @@ bool is_empty_list(const client_op &op, graph_attribute name) {
 }  // namespace
 
 takeover policy() {
-    static const takeover chosen = [] {
-        const char *value = std::getenv("CONVGRAD_ONEDNN_POLICY");
-        if (value == nullptr || *value == '\0' || std::strcmp(value, "faster") == 0)
-            return takeover::faster;
-        if (std::strcmp(value, "always") == 0) return takeover::always;
-        if (std::strcmp(value, "correct") == 0) return takeover::correct;
-        std::fprintf(stderr,
-            "convgrad: CONVGRAD_ONEDNN_POLICY is \"%s\"; always, faster and correct are known. "
-            "faster is taken.\n",
-            value);
-        return takeover::faster;
-    }();
+    static constexpr std::string_view words[] = {"always", "faster", "correct"};
+    static const auto chosen =
+        static_cast<takeover>(word_from_environment("CONVGRAD_ONEDNN_POLICY", words, 1));
     return chosen;
 }
 

@@ -8,7 +8,8 @@
 
 namespace convgrad::onednn {
 
-/// Which partitions this library takes: CONVGRAD_ONEDNN_POLICY. Read once.
+/// Which partitions this library takes: CONVGRAD_ONEDNN_POLICY, whose words stand in this order.
+/// Read once.
 enum class takeover {
     always,   ///< all that it computes
     faster,   ///< those that are predicted to be faster than oneDNN is known to be, and `correct`

@@ -6,6 +6,7 @@
 #include "onednn/behind.hpp"
 #include "onednn/choice.hpp"
 #include "onednn/compiled.hpp"
+#include "onednn/layouts.hpp"
 #include "op/message.hpp"
 
 namespace convgrad::onednn {
@@ -44,7 +45,7 @@ public:
         return made;
     }
 
-    std::vector<logical_tensor> inputs, outputs;
+    tensor_list inputs, outputs;
     std::vector<std::size_t> input_places, output_places;
 
 private:
@@ -53,16 +54,18 @@ private:
         const auto known = std::find(input_places.begin(), input_places.end(), place);
         if (known != input_places.end())
             return static_cast<std::size_t>(known - input_places.begin());
-        inputs.push_back(input_of(*given_inputs_[place]));
+        inputs.tensors.push_back(input_of(*given_inputs_[place]));
+        inputs.open.push_back(given_inputs_[place]->layout == layout_type::any);
         input_places.push_back(place);
-        return inputs.size() - 1;
+        return input_places.size() - 1;
     }
 
     std::size_t add_output(std::size_t id, bool lenient) {
         const std::size_t place = place_of(given_outputs_, id, "output");
-        outputs.push_back(output_of(*given_outputs_[place], lenient));
+        outputs.tensors.push_back(output_of(*given_outputs_[place], lenient));
+        outputs.open.push_back(given_outputs_[place]->layout == layout_type::any);
         output_places.push_back(place);
-        return outputs.size() - 1;
+        return output_places.size() - 1;
     }
 
     description_list given_inputs_, given_outputs_;
@@ -139,8 +142,9 @@ std::shared_ptr<compiled_body> compile(std::shared_ptr<const partition_body> sou
     tensor_collector tensors(inputs, outputs);
     std::vector<stage> stages;
     for (const fused_stage &from : source->stages) stages.push_back(tensors.add(from));
-    const auto made = compile_stages(
-        std::move(stages), tensors.inputs, tensors.outputs, engine_for(source->settings.fpmath));
+    for (const stage &s : stages) choose_layouts(s, tensors.inputs, tensors.outputs);
+    const auto made = compile_stages(std::move(stages), tensors.inputs.tensors,
+        tensors.outputs.tensors, engine_for(source->settings.fpmath));
 
     const double gain =
         behind() == nullptr ? 0 : predicted_gain(*made, has_free_layouts(*source, inputs));

@@ -1,9 +1,9 @@
 #include "onednn/runtime.hpp"
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <charconv>
-#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <mutex>
@@ -12,6 +12,7 @@
 #include <unordered_set>
 
 #include "onednn/behind.hpp"
+#include "onednn/environment.hpp"
 #include "onednn/guard.hpp"
 
 namespace convgrad::onednn {
@@ -83,16 +84,12 @@ engine make_engine(math_mode math) {
 /// CONVGRAD_ONEDNN_MATH, for graphs of mode strict in front of oneDNN. It sums directly there, and
 /// its clients may compare exact numbers: so does this library unless it is told that it need not.
 math_mode math_in_front() {
+    static constexpr math_mode modes[] = {math_mode::strict, math_mode::accurate, math_mode::fast};
     static const math_mode chosen = [] {
-        const char *value = std::getenv("CONVGRAD_ONEDNN_MATH");
-        if (value == nullptr || *value == '\0') return math_mode::strict;
-        for (const math_mode mode : {math_mode::strict, math_mode::accurate, math_mode::fast})
-            if (convgrad::to_string(mode) == value) return mode;
-        std::fprintf(stderr,
-            "convgrad: CONVGRAD_ONEDNN_MATH is \"%s\"; strict, accurate and fast are known. strict "
-            "is taken.\n",
-            value);
-        return math_mode::strict;
+        std::array<std::string_view, std::size(modes)> words;
+        std::transform(std::begin(modes), std::end(modes), words.begin(),
+            [](math_mode mode) { return convgrad::to_string(mode); });
+        return modes[word_from_environment("CONVGRAD_ONEDNN_MATH", words, 0)];
     }();
     return chosen;
 }
