@@ -11,6 +11,7 @@
 #include <string>
 #include <unordered_map>
 
+#include "onednn/guard.hpp"
 #include "onednn/interface.hpp"
 
 namespace convgrad::onednn {
@@ -82,5 +83,28 @@ private:
     std::shared_mutex lock_;
     std::unordered_map<const void *, std::shared_ptr<T>> known_;
 };
+
+/// Has oneDNN make a handle, and keeps what `note` makes beside it. The client is given the handle
+/// if there was memory for both; else oneDNN destroys it again.
+template <typename Handle, typename Create, typename Destroy, typename Note>
+status create_and_note(
+    const char *what, Handle **made, const Create &create, Destroy *destroy, const Note &note) {
+    using noted = typename decltype(note())::element_type;
+    Handle *theirs = nullptr;
+    const status said = create(&theirs);
+    if (said != status::success) return said;
+    const status kept = guarded(what, [&] {
+        notes<noted>::get().keep(theirs, note());
+        return status::success;
+    });
+    if (kept == status::success) {
+        *made = theirs;
+    } else {
+        // oneDNN may have made it by another function's name, which is ours and noted it.
+        notes<noted>::get().drop(theirs);
+        destroy(theirs);
+    }
+    return kept;
+}
 
 }  // namespace convgrad::onednn

@@ -9,9 +9,6 @@
 
 namespace convgrad::onednn {
 
-/// Notes a graph that oneDNN made; destroys it where there is no memory for that.
-status note_graph(const library &next, client_graph *made, const graph_settings &settings);
-
 /// Adds an op to oneDNN's graph. Where it refuses one that this library computes, an op of no kind
 /// takes its place there.
 status add_op_in_front(const library &next, client_graph *graph, const client_op *op);

@@ -46,7 +46,7 @@ struct their_partition {
 /// Handles that are only asked.
 class partition_handles {
 public:
-    partition_handles(const library &next, client_graph *graph) : next_(next) {
+    partition_handles(const library &next, client_graph *graph) : partition_handles(next) {
         std::size_t count = 0;
         if (next.graph_get_partition_num(graph, &count) != status::success || count == 0) return;
         handles_.resize(count);
@@ -68,6 +68,9 @@ public:
     client_partition *release(std::size_t i) { return std::exchange(handles_[i], nullptr); }
 
 private:
+    // The destructor runs if what comes after this one throws.
+    explicit partition_handles(const library &next) : next_(next) {}
+
     const library &next_;
     std::vector<client_partition *> handles_;
 };
@@ -243,17 +246,6 @@ status note_partition(client_partition *handle, std::shared_ptr<const partition_
 
 }  // namespace
 
-status note_graph(const library &next, client_graph *made, const graph_settings &settings) {
-    const status kept = guarded("graph_create", [&] {
-        auto known = std::make_shared<client_graph>();
-        known->settings = settings;
-        notes<client_graph>::get().keep(made, std::move(known));
-        return status::success;
-    });
-    if (kept != status::success) next.graph_destroy(made);
-    return kept;
-}
-
 status add_op_in_front(const library &next, client_graph *graph, const client_op *op) {
     const auto known = notes<client_graph>::get().find(graph);
     const auto given = notes<client_op>::get().find(op);
@@ -261,6 +253,8 @@ status add_op_in_front(const library &next, client_graph *graph, const client_op
     return guarded("add_op", [&] {
         for (const graph_op &other : known->ops)
             if (other.given->id == given->id) return next.add_op(graph, op);  // the first one stays
+        if (known->ops.size() == known->ops.capacity())  // what oneDNN has is noted without fail
+            known->ops.reserve(2 * known->ops.size() + 8);
         graph_op ours = make_foreign_op(*given);
         try {
             ours = make_graph_op(*given);
@@ -283,10 +277,15 @@ status filter_in_front(const library &next, client_graph *graph, partition_polic
     const status said = next.graph_filter(graph, policy);
     const auto known = notes<client_graph>::get().find(graph);
     if (said != status::success || known == nullptr) return said;
-    return guarded("graph_filter", [&] {
+    const status planned = guarded("graph_filter", [&] {
         plan_partitions(next, graph, *known, policy);
         return status::success;
     });
+    if (planned == status::success) return said;
+    // Filtered it is: without memory for more, partitions are oneDNN's as they are.
+    known->partitions.clear();
+    known->places.clear();
+    return said;
 }
 
 status get_partitions_in_front(

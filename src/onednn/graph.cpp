@@ -110,13 +110,27 @@ std::vector<std::shared_ptr<const partition_body>> make_partitions(
 
 using namespace convgrad::onednn;
 
+namespace {
+
+template <typename Create>
+status create_graph_in_front(const library &next, client_graph **made,
+    const graph_settings &settings, const Create &create) {
+    return create_and_note("graph_create", made, create, next.graph_destroy, [&] {
+        auto known = std::make_shared<client_graph>();
+        known->settings = settings;
+        return known;
+    });
+}
+
+}  // namespace
+
 CONVGRAD_ONEDNN_API status dnnl_graph_graph_create_with_fpmath_mode(
     client_graph **made, engine_kind_value engine, fpmath_mode mode) {
     if (made == nullptr) return status::invalid_arguments;
-    if (const library *next = behind()) {
-        const status said = next->graph_create_with_fpmath_mode(made, engine, mode);
-        return said == status::success ? note_graph(*next, *made, {engine, mode}) : said;
-    }
+    if (const library *next = behind())
+        return create_graph_in_front(*next, made, {engine, mode}, [&](client_graph **theirs) {
+            return next->graph_create_with_fpmath_mode(theirs, engine, mode);
+        });
     if (!is_mode(mode)) return status::invalid_arguments;
     return guarded("graph_create", [&] {
         auto graph = std::make_unique<client_graph>();
@@ -128,11 +142,9 @@ CONVGRAD_ONEDNN_API status dnnl_graph_graph_create_with_fpmath_mode(
 
 CONVGRAD_ONEDNN_API status dnnl_graph_graph_create(client_graph **made, engine_kind_value engine) {
     if (made == nullptr) return status::invalid_arguments;
-    if (const library *next = behind()) {
-        const status said = next->graph_create(made, engine);
-        if (said != status::success) return said;
-        return note_graph(*next, *made, {engine, default_fpmath_mode()});
-    }
+    if (const library *next = behind())
+        return create_graph_in_front(*next, made, {engine, default_fpmath_mode()},
+            [&](client_graph **theirs) { return next->graph_create(theirs, engine); });
     return dnnl_graph_graph_create_with_fpmath_mode(made, engine, default_fpmath_mode());
 }
 

@@ -148,18 +148,20 @@ bool is_scalar_s64(graph_attribute name) {
 /// Tells oneDNN, where it is behind this library, and notes what it accepted; alone, the handle is
 /// the op itself.
 status tell_and_note(const char *what, client_op *op, auto tell, auto note) {
-    std::shared_ptr<client_op> known;
-    if (const library *next = behind()) {
-        const status said = tell(*next);
-        if (said != status::success) return said;
-        known = notes<client_op>::get().find(op);
-        if (known == nullptr) return said;
-        op = known.get();
-    }
-    return guarded(what, [&] {
-        note(*op);
-        return status::success;
-    });
+    const auto noted = [&](client_op &known) {
+        return guarded(what, [&] {
+            note(known);
+            return status::success;
+        });
+    };
+    const library *next = behind();
+    if (next == nullptr) return noted(*op);
+    const status said = tell(*next);
+    if (said != status::success) return said;
+    // oneDNN has it, for good: an op of which not all is known is left to it.
+    const auto known = notes<client_op>::get().find(op);
+    if (known != nullptr && noted(*known) != status::success) notes<client_op>::get().drop(op);
+    return said;
 }
 
 }  // namespace
@@ -167,26 +169,20 @@ status tell_and_note(const char *what, client_op *op, auto tell, auto note) {
 CONVGRAD_ONEDNN_API status dnnl_graph_op_create(
     client_op **made, std::size_t id, graph_op_kind kind, const char *name) {
     if (any_null(made, name)) return status::invalid_arguments;
-    return guarded("op_create", [&] {
-        auto op = std::make_unique<client_op>();
+    const auto described = [&] {
+        auto op = std::make_shared<client_op>();
         op->id = id;
         op->kind = kind;
         op->name = name;
-        const library *next = behind();
-        if (next == nullptr) {
-            *made = op.release();
-            return status::success;
-        }
-        client_op *theirs = nullptr;
-        const status said = next->op_create(&theirs, id, kind, name);
-        if (said != status::success) return said;
-        try {
-            notes<client_op>::get().keep(theirs, std::move(op));
-        } catch (...) {
-            next->op_destroy(theirs);
-            throw;
-        }
-        *made = theirs;
+        return op;
+    };
+    if (const library *next = behind())
+        return create_and_note(
+            "op_create", made,
+            [&](client_op **theirs) { return next->op_create(theirs, id, kind, name); },
+            next->op_destroy, described);
+    return guarded("op_create", [&] {
+        *made = new client_op(*described());
         return status::success;
     });
 }

@@ -94,15 +94,13 @@ status answer(const client_partition *partition, const Theirs &theirs, const Our
 /// A handle of oneDNN's for a partition, with a note beside it.
 status create_compiled_in_front(
     const library &next, client_compiled_partition **made, client_partition *partition) {
-    const status said = next.compiled_partition_create(made, partition);
-    if (said != status::success) return said;
-    const status kept = guarded("compiled_partition_create", [&] {
-        notes<client_compiled_partition>::get().keep(
-            *made, std::make_shared<client_compiled_partition>());
-        return status::success;
-    });
-    if (kept != status::success) next.compiled_partition_destroy(*made);
-    return kept;
+    return create_and_note(
+        "compiled_partition_create", made,
+        [&](client_compiled_partition **theirs) {
+            return next.compiled_partition_create(theirs, partition);
+        },
+        next.compiled_partition_destroy,
+        [] { return std::make_shared<client_compiled_partition>(); });
 }
 
 /// What is asked for about a compiled partition: this library's own, or that which is known beside

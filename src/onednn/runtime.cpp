@@ -364,16 +364,13 @@ CONVGRAD_ONEDNN_API status dnnl_graph_allocator_create(
     if (made == nullptr) return status::invalid_arguments;
     const bool both = allocate != nullptr && deallocate != nullptr;
     const allocator wanted = both ? allocator{allocate, deallocate} : allocator{};
-    if (const library *next = behind()) {
-        const status said = next->allocator_create(made, allocate, deallocate);
-        if (said != status::success) return said;
-        const status kept = guarded("allocator_create", [&] {
-            notes<allocator>::get().keep(*made, std::make_shared<allocator>(wanted));
-            return status::success;
-        });
-        if (kept != status::success) next->allocator_destroy(*made);
-        return kept;
-    }
+    if (const library *next = behind())
+        return create_and_note(
+            "allocator_create", made,
+            [&](allocator **theirs) {
+                return next->allocator_create(theirs, allocate, deallocate);
+            },
+            next->allocator_destroy, [&] { return std::make_shared<allocator>(wanted); });
     return guarded("allocator_create", [&] {
         *made = new allocator(wanted);
         return status::success;
@@ -394,22 +391,26 @@ CONVGRAD_ONEDNN_API status dnnl_graph_make_engine_with_allocator(
     client_engine **engine, engine_kind_value kind, std::size_t index, const allocator *given) {
     if (any_null(engine, given)) return status::invalid_arguments;
     const library *next = behind();
-    const status made = next != nullptr
-                            ? next->make_engine_with_allocator(engine, kind, index, given)
-                            : dnnl_engine_create(engine, kind, index);
-    if (made != status::success) return made;
+    client_engine *made = nullptr;
+    const status said = next != nullptr
+                            ? next->make_engine_with_allocator(&made, kind, index, given)
+                            : dnnl_engine_create(&made, kind, index);
+    if (said != status::success) return said;
     const status kept = guarded("make_engine_with_allocator", [&] {
         const auto noted = next != nullptr ? notes<allocator>::get().find(given) : nullptr;
         handle_table &table = handle_table::get();
         const std::unique_lock writing(table.lock);
         if (next == nullptr)
-            table.allocators[*engine] = *given;
+            table.allocators[made] = *given;
         else if (noted != nullptr)
-            table.allocators[*engine] = *noted;
+            table.allocators[made] = *noted;
         else  // of a kind that this library cannot allocate with
-            table.allocators.erase(*engine);
+            table.allocators.erase(made);
         return status::success;
     });
-    if (kept != status::success) dnnl_engine_destroy(*engine);
+    if (kept == status::success)
+        *engine = made;
+    else
+        dnnl_engine_destroy(made);
     return kept;
 }

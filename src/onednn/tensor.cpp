@@ -19,17 +19,6 @@ bool is_host_scalar(const tensor_description &lt) {
     return lt.property == property_type::host_scalar;
 }
 
-/// For versions that do not tell what a tensor was made with.
-status note_description(const library &next, client_tensor *made, const tensor_description &lt) {
-    if (next.tensor_get_logical_tensor != nullptr) return status::success;
-    const status kept = guarded("tensor_create", [&] {
-        notes<tensor_description>::get().keep(made, std::make_shared<tensor_description>(lt));
-        return status::success;
-    });
-    if (kept != status::success) next.tensor_destroy(made);
-    return kept;
-}
-
 }  // namespace
 
 namespace convgrad::onednn {
@@ -51,8 +40,13 @@ CONVGRAD_ONEDNN_API status dnnl_graph_tensor_create(
     client_tensor **made, const tensor_description *lt, client_engine *engine, void *handle) {
     if (any_null(made, lt, engine) || is_host_scalar(*lt)) return status::invalid_arguments;
     if (const library *next = behind()) {
-        const status said = next->tensor_create(made, lt, engine, handle);
-        return said == status::success ? note_description(*next, *made, *lt) : said;
+        // Later versions tell what a tensor was made with.
+        if (next->tensor_get_logical_tensor != nullptr)
+            return next->tensor_create(made, lt, engine, handle);
+        return create_and_note(
+            "tensor_create", made,
+            [&](client_tensor **theirs) { return next->tensor_create(theirs, lt, engine, handle); },
+            next->tensor_destroy, [&] { return std::make_shared<tensor_description>(*lt); });
     }
     const bool wants_memory = asks_for_memory(handle);
     const std::size_t bytes = wants_memory ? memory_size(*lt) : 0;

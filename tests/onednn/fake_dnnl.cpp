@@ -400,10 +400,11 @@ FAKE_API dnnl_status_t dnnl_graph_tensor_get_logical_tensor(
 // Ops.
 FAKE_API dnnl_status_t dnnl_graph_op_create(
     dnnl_graph_op_t *op, std::size_t id, dnnl_graph_op_kind_t kind, const char *name) {
-    *op = new dnnl_graph_op;
-    (*op)->id = id;
-    (*op)->kind = static_cast<int>(kind);
-    (*op)->name = name;
+    auto made = std::make_unique<dnnl_graph_op>();
+    made->id = id;
+    made->kind = static_cast<int>(kind);
+    made->name = name;
+    *op = made.release();
     return dnnl_success;
 }
 FAKE_API dnnl_status_t dnnl_graph_op_destroy(dnnl_graph_op_t op) {

@@ -63,10 +63,11 @@ FAKE_API dnnl_status_t dnnl_graph_graph_get_partitions(
 
 FAKE_API dnnl_status_t dnnl_graph_partition_create_with_op(
     dnnl_graph_partition_t *made, const_dnnl_graph_op_t op, dnnl_engine_kind_t) {
+    auto body = std::make_shared<partition_body>();
+    body->ops.push_back(std::make_shared<dnnl_graph_op>(*op));
+    body->supported = is_supported(*body);
     *made = new dnnl_graph_partition;
-    (*made)->body = std::make_shared<partition_body>();
-    (*made)->body->ops.push_back(std::make_shared<dnnl_graph_op>(*op));
-    (*made)->body->supported = is_supported(*(*made)->body);
+    (*made)->body = std::move(body);
     return dnnl_success;
 }
 FAKE_API dnnl_status_t dnnl_graph_partition_destroy(dnnl_graph_partition_t partition) {

@@ -38,9 +38,8 @@ struct call {
             return open ? left_open(o) : o.described();
         };
         const dnnl::engine engine = cpu_engine();
-        const auto compiled =
-            partitions_of({op}).at(0).compile({given(in0, open0), given(in1, open1)},
-                {given(out, open_out)}, engine);
+        const auto compiled = partitions_of({op}).at(0).compile(
+            {given(in0, open0), given(in1, open1)}, {given(out, open_out)}, engine);
         for (operand *o : {&in0, &in1, &out}) {
             const dg::logical_tensor chosen = compiled.query_logical_tensor(o->lt.id);
             ASSERT_EQ(chosen.get_layout_type(), lt_layout::strided);
