@@ -78,6 +78,12 @@ bool fits_folded_form(const problem_sizes &s, const kernel_set &kernels, std::st
     return gradient ? fits_folded_weights(s.p, why) : fits_folded(s.p, why);
 }
 
+/// Weights gradients sum along positions, of which pairs would straddle taps.
+bool fits_narrow(const problem_sizes &s, const kernel_set &kernels, std::string *why) {
+    if (!fits_all(s, kernels, why)) return false;
+    return kernels.format == operand_format::fma || !s.weights || refuse(why, "a weights gradient");
+}
+
 /// Lists of taps, which drivers make with each plan, are a burden when they get long.
 template <auto Predict>
 prediction with_lists(const problem_sizes &s, const kernel_set &kernels) {
@@ -160,7 +166,7 @@ constexpr method folded{keeps_folded, fits_folded_form, with_lists<predict_folde
 constexpr method merged{
     keeps_sums, fits_simple<fits_merged>, with_lists<predict_merged>, make<merged_weights>};
 constexpr method narrow{
-    keeps_sums, fits_all, with_lists<predict_narrow>, make_either<narrow_data, narrow_weights>};
+    keeps_sums, fits_narrow, with_lists<predict_narrow>, make_either<narrow_data, narrow_weights>};
 constexpr method pointwise{
     keeps_sums, fits_simple<fits_pointwise>, predict_pointwise, make<pointwise_data>};
 constexpr method tiled{
@@ -185,6 +191,7 @@ constexpr form forms[] = {
     {"folded.amx", &folded, operand_format::amx},
     {"merged.amx", &merged, operand_format::amx},
     {"merged.dot2", &merged, operand_format::dot2},
+    {"narrow.dot2", &narrow, operand_format::dot2},
     {"narrow.fma", &narrow, operand_format::fma},
     {"folded.dot2", &folded, operand_format::dot2},
     {"folded.fma", &folded, operand_format::fma},

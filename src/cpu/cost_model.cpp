@@ -254,7 +254,7 @@ work_counts narrow_data_work(const problem_sizes &s, const kernel_set &k) {
     }
     const double volume = s.forward ? d.stride * h.stride * r.stride : 1;
     work_counts w;
-    w.steps = s.maps * d.pairs * s.in_c * r.kernel * steps;
+    w.steps = s.maps * d.pairs * parts_of(s.in_c, k.k_per_unit) * r.kernel * steps;
     w.runs = s.maps * d.pairs * h.kernel * r.kernel * b.blocks * chunks;
     w.calls = s.maps * d.results * h.phases * r.phases * b.blocks * chunks;
     add(w, s.maps, {s.in_last, false, s.in_step, s.in_c, s.in_positions});

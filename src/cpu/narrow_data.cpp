@@ -9,6 +9,8 @@
 #include "cpu/narrow_data.hpp"
 
 #include <algorithm>
+#include <bit>
+#include <cstring>
 
 #include "cpu/element.hpp"
 #include "cpu/tasks.hpp"
@@ -24,6 +26,31 @@ constexpr dim most_tasks = dim{1} << 30;
 constexpr dim most_vectors = 4;
 constexpr dim weights_most = 1 << 20;  // that stay packed
 
+/// A unit of weights: one value as f32, or two as they are.
+struct unit_writer {
+    const kernel_set &kernels;
+    value_range range;
+
+    template <typename T>
+    [[nodiscard]] std::uint32_t operator()(const T *from, dim step, dim n) {
+        if (kernels.format == operand_format::fma) {
+            const float v = conv::to_float(*from);
+            range.nonfinite = range.nonfinite || v * 0 != 0;
+            return std::bit_cast<std::uint32_t>(v);
+        }
+        std::uint32_t unit = 0;
+        for (dim i = 0; i < n; ++i) {
+            const std::uint32_t bits =
+                std::bit_cast<std::uint32_t>(conv::to_float(from[i * step])) >> 16;
+            const auto exponent = static_cast<std::uint8_t>(bits >> 7 & 255);
+            range.merge(
+                {exponent == 255, (bits & 0x7fff) != 0 ? exponent : std::uint8_t{255}, exponent});
+            unit |= bits << 16 * i;
+        }
+        return unit;
+    }
+};
+
 }  // namespace
 
 struct narrow_data::task : group_place {
@@ -31,17 +58,18 @@ struct narrow_data::task : group_place {
 };
 
 struct narrow_data::scratch {
-    float *weights;
-    float *patch;
+    char *weights;
+    char *patch;
     float *c;
     float *bias;
-    dim *runs;      // two lists of as many entries as there are taps
+    dim *runs;  // two lists of as many entries as there are taps
+    char *exact;
     dim held = -1;  // first group whose weights and bias are here
-    bool nonfinite = false;
+    value_range weights_range;
 };
 
-narrow_data::narrow_data(
-    const conv::problem &p, const kernel_set &kernels, int threads, std::size_t workspace_limit)
+narrow_data::narrow_data(const conv::problem &p, const kernel_set &kernels, const kernel_set *exact,
+    int threads, std::size_t workspace_limit)
     : p_(p), kernels_(kernels), roles_(p) {
     for (std::size_t a = 0; a < 3; ++a)
         walk_[a] = roles_.forward ? walk_forward(p.x[a]) : walk_backward(p.x[a]);
@@ -49,12 +77,27 @@ narrow_data::narrow_data(
     if (p.mb == 0 || p.groups == 0 || roles_.in_c == 0 || roles_.out_c == 0 || taps_ == 0
         || count_positions(walk_) == 0)
         return;  // fill_unreached does what there is to do
-    choose(threads);
-    settle();
-    while (scratch_bytes() > workspace_limit && shrink()) settle();
+    // Where a tile decides what `exact` takes, the number of threads must not decide the tile.
+    choose(exact != nullptr ? cut_threads(p, kernels) : threads);
+    const auto settle_both = [&] {
+        settle();
+        if (exact != nullptr) exact_.reset(new narrow_data(*this, *exact));
+    };
+    settle_both();
+    while (scratch_bytes() > workspace_limit && shrink()) settle_both();
     check_workspace("convolution", scratch_bytes(), workspace_limit);
     workers_ = static_cast<int>(std::min<dim>(
         {std::max(threads, 1), tasks_, static_cast<dim>(workspace_limit / scratch_bytes())}));
+}
+
+narrow_data::narrow_data(const narrow_data &like, const kernel_set &kernels)
+    : p_(like.p_), kernels_(kernels), roles_(like.roles_), taps_(like.taps_), groups_(like.groups_),
+      k_chunk_(like.k_chunk_), chunks_(like.chunks_) {
+    for (int a = 0; a < 3; ++a) {
+        walk_[a] = like.walk_[a];
+        tile_[a] = like.tile_[a];
+    }
+    settle();
 }
 
 dim narrow_data::chunk_channels(dim chunk) const {
@@ -63,12 +106,12 @@ dim narrow_data::chunk_channels(dim chunk) const {
 
 void narrow_data::choose(int threads) {
     chunks_ = div_up(roles_.in_c, channels_wanted);
-    k_chunk_ = div_up(roles_.in_c, chunks_);
+    k_chunk_ = round_up_to(div_up(roles_.in_c, chunks_), kernels_.k_per_unit);
     chunks_ = div_up(roles_.in_c, k_chunk_);
     const dim widest = std::max(roles_.in_c, roles_.out_c);
     groups_ = chunks_ > 1 ? 1 : std::clamp<dim>(channels_wanted / widest, 1, p_.groups);
     const dim each = 4 * groups_
-                     * (k_chunk_
+                     * (units(k_chunk_)
                          + roles_.out_c
                                * static_cast<dim>(walk_[0].phases.size() * walk_[1].phases.size()
                                                   * walk_[2].phases.size()));
@@ -97,9 +140,9 @@ void narrow_data::settle() {
     tap_packed_.clear();
     for (std::size_t tap = 0; tap < taps_of_.patch.size(); ++tap) {
         tap_patch_.push_back(4 * taps_of_.patch[tap]);
-        tap_packed_.push_back(4 * static_cast<dim>(tap) * k_chunk_ * roles_.out_c);
+        tap_packed_.push_back(4 * static_cast<dim>(tap) * units(k_chunk_) * roles_.out_c);
     }
-    keep_weights_ = 4 * chunks_ * weights_floats() <= weights_most;
+    keep_weights_ = 4 * chunks_ * weights_units() <= weights_most;
     group_blocks_ = div_up(p_.groups, groups_);
     const dim per_image = group_blocks_ * tiles_[0] * tiles_[1] * tiles_[2];
     images_per_task_ = std::max<dim>(1, div_up(per_image * p_.mb, most_tasks));
@@ -115,8 +158,8 @@ bool narrow_data::shrink() {
         choose_tile(walk_, positions / 2, tile_);
         return true;
     }
-    if (k_chunk_ > 1) {
-        k_chunk_ = div_up(k_chunk_, 2);
+    if (k_chunk_ > kernels_.k_per_unit) {
+        k_chunk_ = round_up_to(div_up(k_chunk_, 2), kernels_.k_per_unit);
         chunks_ = div_up(roles_.in_c, k_chunk_);
         return true;
     }
@@ -126,12 +169,13 @@ bool narrow_data::shrink() {
 narrow_data::scratch narrow_data::lay_out(memory_walk &memory) const {
     const dim slack = most_vectors * kernels_.lanes;
     scratch s{};
-    s.weights = memory.take<float>(held_floats());
-    s.patch = memory.take_lines<float>(groups_ * k_chunk_ * patch_pitch_ + slack);
+    s.weights = memory.take<char>(4 * held_units());
+    s.patch = memory.take_lines<char>(4 * (groups_ * units(k_chunk_) * patch_pitch_ + slack));
     s.c = memory.take<float>(
         groups_ * roles_.out_c * c_pitch_ * static_cast<dim>(taps_of_.phases.size()));
     s.bias = memory.take_lines<float>(groups_ * roles_.out_c);
     s.runs = memory.take_lines<dim>(2 * taps_);
+    if (exact_) s.exact = memory.take<char>(static_cast<dim>(exact_->scratch_bytes()));
     return s;
 }
 
@@ -169,18 +213,18 @@ work_list narrow_data::work() const {
     work_list list;
     list.macs_per_second = nominal_speed(kernels_);
     list.stages.push_back(unreached_stage(p_, roles_, walk_, tasks_ == 0, workers_));
-    list.stages.push_back({"tiles", tasks_, workers_, [this](dim index, dim before) {
-                               const conv::buffers none;
-                               const task t = make_task(none, index);
-                               task_cost cost = cost_of(t);
-                               const bool held =
-                                   keep_weights_ && before >= 0
-                                   && make_task(none, before).first_group == t.first_group;
-                               if (!held)
-                                   cost.read += static_cast<double>(size_of(p_.type))
-                                                * static_cast<double>(chunks_ * weights_floats());
-                               return cost;
-                           }});
+    list.stages.push_back({"tiles", tasks_, workers_,
+        [this](dim index, dim before) {
+            const conv::buffers none;
+            const task t = make_task(none, index);
+            task_cost cost = cost_of(t);
+            const bool held = keep_weights_ && before >= 0
+                              && make_task(none, before).first_group == t.first_group;
+            if (!held)
+                cost.read += static_cast<double>(size_of(p_.type))
+                             * static_cast<double>(kernels_.k_per_unit * chunks_ * weights_units());
+            return cost;
+        }});
     return list;
 }
 
@@ -214,71 +258,86 @@ float narrow_data::bias_of(const conv::buffers &data, dim channel) const {
 void narrow_data::run_task(scratch &s, const task &t) const {
     if (s.held != t.first_group) {
         s.held = t.first_group;
-        s.nonfinite = false;
+        s.weights_range = {};
         for (dim c = 0; c < t.groups * roles_.out_c; ++c)
             s.bias[c] = bias_of(*t.data, t.first_group * roles_.out_c + c);
         for (dim chunk = chunks_ - 1; chunk >= 0; --chunk) pack_weights(s, t, chunk);
     }
     for (dim chunk = 0; chunk < chunks_; ++chunk) {
         if (!keep_weights_) pack_weights(s, t, chunk);
-        pack_patch(s, t, chunk);
+        const value_range range = pack_patch(s, t, chunk);
+        if (exact_ && !kernels_.limits.allow(range, s.weights_range)) {
+            memory_walk memory(s.exact);
+            scratch other = exact_->lay_out(memory);
+            exact_->run_task(other, t);
+            return;
+        }
         multiply(s, t, chunk);
     }
     // A padded tap must contribute nothing, but 0 · ∞ is NaN. Only what needs it is summed again:
     // tiles depend on the number of threads, results must not.
-    if (s.nonfinite && t.padded) multiply_careful(s, t);
+    if (s.weights_range.nonfinite && t.padded) multiply_careful(s, t);
     store_tile(s, t);
 }
 
-/// [group][tap][reduced channel][output channel]
+/// [group][tap][unit of reduced channels][output channel]
 void narrow_data::pack_weights(scratch &s, const task &t, dim chunk) const {
-    const dim channels = chunk_channels(chunk);
-    float *chunk_weights = s.weights + (keep_weights_ ? chunk * weights_floats() : 0);
-    float watch = 0;
+    const dim channels = chunk_channels(chunk), all = units(k_chunk_), each = kernels_.k_per_unit;
+    char *chunk_weights = s.weights + (keep_weights_ ? 4 * chunk * weights_units() : 0);
+    unit_writer unit{kernels_, {}};
     const auto pack = [&](const auto *weights) {
         for (dim g = 0; g < t.groups; ++g)
             for (dim tap = 0; tap < taps_; ++tap)
-                for (dim i = 0; i < channels; ++i) {
+                for (dim i = 0; i < channels; i += each) {
                     const auto *from = weights + (t.first_group + g) * p_.weights.g
                                        + taps_of_.weights[static_cast<std::size_t>(tap)]
                                        + (chunk * k_chunk_ + i) * roles_.weights_in;
-                    float *to = chunk_weights + ((g * taps_ + tap) * k_chunk_ + i) * roles_.out_c;
+                    char *to =
+                        chunk_weights + 4 * ((g * taps_ + tap) * all + i / each) * roles_.out_c;
                     for (dim o = 0; o < roles_.out_c; ++o) {
-                        to[o] = conv::to_float(from[o * roles_.weights_out]);
-                        watch += to[o] * 0;
+                        const std::uint32_t bits = unit(from + o * roles_.weights_out,
+                            roles_.weights_in, std::min(each, channels - i));
+                        std::memcpy(to + 4 * o, &bits, 4);
                     }
                 }
     };
     if (p_.type == data_type::f32) pack(static_cast<const float *>(t.data->weights));
     if (p_.type == data_type::bf16) pack(static_cast<const bf16 *>(t.data->weights));
     if (p_.type == data_type::f16) pack(static_cast<const f16 *>(t.data->weights));
-    s.nonfinite = s.nonfinite || watch != watch;
+    s.weights_range.merge(unit.range);
 }
 
-void narrow_data::pack_patch(const scratch &s, const task &t, dim chunk) const {
+value_range narrow_data::pack_patch(const scratch &s, const task &t, dim chunk) const {
     const dim size = static_cast<dim>(size_of(p_.type));
     const dim channel = t.first_group * roles_.in_c + chunk * k_chunk_;
     const char *in = static_cast<const char *>(roles_.input(*t.data))
                      + size * (t.n * roles_.in.n + channel * roles_.in.c);
+    // A unit has channels of one group only, so groups follow each other only where they fill it.
+    const dim channels = chunk_channels(chunk);
+    const dim together = channels == k_chunk_ ? t.groups : 1;
+    value_range range;
     for_each_patch_row(walk_, patch_, tile_, t.t0, t.length, [&](const patch_row &row) {
         if (row.in[0] < 0 || row.in[0] >= walk_[0].in_length) return;  // list_runs leaves them out
-        const pack_args args{in + size * row.offset(roles_.in), p_.type, roles_.in.c,
-            roles_.in.x[2] * walk_[2].in_step, t.groups * chunk_channels(chunk), row.count, row.lo,
-            row.hi, static_cast<char *>(static_cast<void *>(s.patch + row.at))};
-        static_cast<void>(kernels_.pack_channels(args, 4 * patch_pitch_, 0));
+        for (dim g = 0; g < t.groups; g += together) {
+            const pack_args args{
+                in + size * (row.offset(roles_.in) + g * roles_.in_c * roles_.in.c), p_.type,
+                roles_.in.c, roles_.in.x[2] * walk_[2].in_step, together * channels, row.count,
+                row.lo, row.hi, s.patch + 4 * (row.at + g * units(k_chunk_) * patch_pitch_)};
+            range.merge(kernels_.pack_channels(args, 4 * patch_pitch_, 0));
+        }
     });
+    return range;
 }
 
 void narrow_data::multiply(const scratch &s, const task &t, dim chunk) const {
-    const auto bytes = [](float *p) { return static_cast<char *>(static_cast<void *>(p)); };
     product_args args{};
-    args.k = chunk_channels(chunk);
+    args.k = units(chunk_channels(chunk));
     args.ldc = c_pitch_;
     args.a_m = 4;
     args.a_step = 4 * roles_.out_c;
     args.b_step = 4 * patch_pitch_;
     args.accumulate = chunk > 0;
-    float *weights = s.weights + (keep_weights_ ? chunk * weights_floats() : 0);
+    const char *weights = s.weights + (keep_weights_ ? 4 * chunk * weights_units() : 0);
     for (std::size_t ph = 0; ph < taps_of_.phases.size(); ++ph) {
         const conv_phase &f = taps_of_.phases[ph];
         dim length[3];
@@ -299,9 +358,11 @@ void narrow_data::multiply(const scratch &s, const task &t, dim chunk) const {
                         const auto vectors = static_cast<int>(
                             std::min(most_vectors, div_up(count - x, kernels_.lanes)));
                         const dim row = h * patch_[2].length + x;
-                        args.a = bytes(weights + g * taps_ * k_chunk_ * roles_.out_c);
-                        args.b = bytes(s.patch + g * k_chunk_ * patch_pitch_
-                                       + d * patch_[1].length * patch_[2].length + row);
+                        args.a = weights + 4 * g * taps_ * units(k_chunk_) * roles_.out_c;
+                        args.b = s.patch
+                                 + 4
+                                       * (g * units(k_chunk_) * patch_pitch_
+                                           + d * patch_[1].length * patch_[2].length + row);
                         args.c = s.c
                                  + (static_cast<dim>(ph) * groups_ + g) * roles_.out_c * c_pitch_
                                  + d * plane_pitch_ + row;

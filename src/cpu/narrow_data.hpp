@@ -2,6 +2,7 @@
 // mirror image of a stem. Vectors run along positions, and a task takes many groups at once.
 #pragma once
 
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -17,9 +18,10 @@ namespace convgrad::cpu {
 
 class narrow_data {
 public:
-    /// `kernels` of format fma.
-    narrow_data(const conv::problem &p, const kernel_set &kernels, int threads,
-        std::size_t workspace_limit);
+    /// `kernels` of format fma or dot2; `exact` (null if it is fma) takes tiles that dot2 cannot
+    /// hold.
+    narrow_data(const conv::problem &p, const kernel_set &kernels, const kernel_set *exact,
+        int threads, std::size_t workspace_limit);
 
     [[nodiscard]] std::size_t workspace() const;
     [[nodiscard]] std::string describe() const;
@@ -30,15 +32,21 @@ private:
     struct scratch;
     struct task;
 
+    /// The same tasks with other kernels.
+    narrow_data(const narrow_data &like, const kernel_set &kernels);
+
     void choose(int threads);
     void settle();
     bool shrink();
     [[nodiscard]] scratch lay_out(memory_walk &memory) const;
     [[nodiscard]] std::size_t scratch_bytes() const;
+    [[nodiscard]] dim units(dim channels) const { return div_up(channels, kernels_.k_per_unit); }
     /// Of a chunk, and of all that are held at once.
-    [[nodiscard]] dim weights_floats() const { return groups_ * taps_ * k_chunk_ * roles_.out_c; }
-    [[nodiscard]] dim held_floats() const {
-        return round_up_to((keep_weights_ ? chunks_ : 1) * weights_floats(), 16);
+    [[nodiscard]] dim weights_units() const {
+        return groups_ * taps_ * units(k_chunk_) * roles_.out_c;
+    }
+    [[nodiscard]] dim held_units() const {
+        return round_up_to((keep_weights_ ? chunks_ : 1) * weights_units(), 16);
     }
     [[nodiscard]] dim chunk_channels(dim chunk) const;
 
@@ -47,7 +55,7 @@ private:
     [[nodiscard]] float bias_of(const conv::buffers &data, dim channel) const;
     void run_task(scratch &s, const task &t) const;
     void pack_weights(scratch &s, const task &t, dim chunk) const;
-    void pack_patch(const scratch &s, const task &t, dim chunk) const;
+    [[nodiscard]] value_range pack_patch(const scratch &s, const task &t, dim chunk) const;
     void multiply(const scratch &s, const task &t, dim chunk) const;
     [[nodiscard]] bool worth_cutting(const task &t, const conv_phase &f, dim rows) const;
     void multiply_careful(const scratch &s, const task &t) const;
@@ -62,14 +70,15 @@ private:
     std::vector<dim> tap_patch_, tap_packed_;  // bytes, per tap: in the patch, in packed weights
     dim taps_ = 0;
     dim tile_[3] = {1, 1, 1}, tiles_[3] = {1, 1, 1};
-    dim patch_pitch_ = 0;  // floats from channel to channel of the patch
-    dim c_pitch_ = 0;      // and of C; rows of a tile keep the pitch of the patch
+    dim patch_pitch_ = 0;  // units from one k to the next of the patch
+    dim c_pitch_ = 0;      // floats from channel to channel of C; rows keep the patch's pitch
     dim plane_pitch_ = 0;
     dim groups_ = 1, group_blocks_ = 1;  // groups of one task
     dim k_chunk_ = 1, chunks_ = 1;
     bool keep_weights_ = true;  // of all chunks
     dim images_per_task_ = 1, tasks_ = 0;
     int workers_ = 1;
+    std::unique_ptr<narrow_data> exact_;
 };
 
 }  // namespace convgrad::cpu

@@ -30,7 +30,11 @@ std::vector<named> algorithms_of(const problem &p, std::uint64_t number) {
             all.push_back({"merged.dot2", isa::avx512_bf16});
     } else {
         all.push_back({"folded.amx", isa::amx_bf16});
-        if (p.type == data_type::bf16) all.push_back({"folded.dot2", isa::avx512_bf16});
+        for (const isa set : usable_fma_isas()) all.push_back({"narrow.fma", set});
+        if (p.type == data_type::bf16) {
+            all.push_back({"folded.dot2", isa::avx512_bf16});
+            all.push_back({"narrow.dot2", isa::avx512_bf16});
+        }
     }
     std::erase_if(all, [&](const named &a) {
         return (a.set == isa::amx_bf16 && number % 3 != 0)
@@ -62,6 +66,8 @@ std::vector<problem> problems(pass what, data_type type) {
     add(groups(2, 8, 4, 4), one, make_axis(6, 3, 1, 1, 1, 1), make_axis(9, 3, 1, 1, 1, 1));
     add(groups(1, 6, 5, 3), one, make_axis(5, 2, 2, 1, 1, 0), make_axis(19, 3, 2, 1, 1, 1));
     add(groups(1, 6, 2, 8), one, one, make_axis(33, 1, 1, 1, 0, 0));  // shuffled-style 1×1
+    // More reduced channels than are packed at once, and an odd number of them.
+    add(few(1, 131, 67), one, make_axis(5, 3, 1, 1, 1, 1), make_axis(6, 3, 1, 1, 1, 1));
     add(groups(2, 4, 7, 7), one, make_axis(7, 3, 1, 3, 3, 3), make_axis(7, 3, 1, 1, 1, 1));
     return all;
 }

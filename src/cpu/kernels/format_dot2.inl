@@ -32,6 +32,29 @@ struct F {
             V::spaced_bits(p, step, m), _mm512_slli_epi32(V::spaced_bits(p2, step, m2), 16));
     }
 
+    /// Units of elements side by side in two rows, 32 at a time; how many of `count`.
+    template <typename E>
+    static dim join_rows(
+        const std::uint16_t *p, const std::uint16_t *p2, dim count, char *out, watch &w) {
+        const __m512i first = _mm512_or_si512(V::every(1),
+            _mm512_slli_epi32(_mm512_add_epi32(V::every(1), _mm512_set1_epi32(32)), 16));
+        const __m512i rest = _mm512_add_epi16(first, _mm512_set1_epi16(16));
+        const dim step = p != nullptr ? 1 : 0, step2 = p2 != nullptr ? 1 : 0;
+        const std::uint16_t *from = step > 0 ? p : no_row, *from2 = step2 > 0 ? p2 : no_row;
+        dim x = 0;
+        for (; x + 32 <= count; x += 32) {
+            const __m512i a = _mm512_loadu_si512(from + x * step);
+            const __m512i b = _mm512_loadu_si512(from2 + x * step2);
+            w.add(_mm512_castsi512_ps(a));
+            w.add(_mm512_castsi512_ps(b));
+            _mm512_storeu_si512(out + 4 * x, _mm512_permutex2var_epi16(a, first, b));
+            _mm512_storeu_si512(out + 4 * x + 64, _mm512_permutex2var_epi16(a, rest, b));
+        }
+        return x;
+    }
+    /// What stands for a row that does not exist.
+    static constexpr std::uint16_t no_row[32] = {};
+
     template <typename E>
     static V::vec units_at(const std::uint16_t *p, dim n, watch &w) {
         const __mmask32 m = n >= 32 ? ~__mmask32{0} : (__mmask32{1} << n) - 1;
@@ -62,9 +85,8 @@ struct F {
         const std::uint16_t *p, const std::uint16_t *p2, dim c, dim n, watch &w) {
         // A load from nowhere faults inside the processor even if its mask is empty: hundreds of
         // cycles.
-        static constexpr std::uint16_t zeros[V::lanes] = {};
         const __mmask16 m = V::first(n);
-        return seen(join(p != nullptr ? p + c : zeros, m, p2 != nullptr ? p2 + c : zeros, m), w);
+        return seen(join(p != nullptr ? p + c : no_row, m, p2 != nullptr ? p2 + c : no_row, m), w);
     }
     template <typename E>
     static V::vec positions_across(const std::uint16_t *row, dim lo, dim hi,

@@ -13,6 +13,12 @@ struct F {
         watch.add(v);
         return v;
     }
+    /// There is nothing to join.
+    template <typename E>
+    static dim join_rows(
+        const typename E::type *, const typename E::type *, dim, char *, V::watch &) {
+        return 0;
+    }
     template <typename E>
     static V::vec units_at(const typename E::type *p, dim n, V::watch &watch) {
         return some<E>(p, n, watch);

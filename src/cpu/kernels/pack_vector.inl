@@ -10,6 +10,9 @@
 // and a struct F for the operand format:
 //
 //   F::k_per_unit
+//   F::join_rows<E>(p, p2, count, out, watch)
+//                                           units of elements side by side in two rows (null:
+//                                           zeros), as many as go at once; how many of `count`
 //   F::units_at<E>(p, n, watch)             `lanes` consecutive units whose elements lie side by
 //   side
 //                                           from p on; n elements exist, the rest are zero
@@ -77,6 +80,8 @@ void channel_rows(const pack_args &p, dim k_pitch, F::watch &seen) {
         }
         zero_row(out, p.lo);
         dim x = p.lo;
+        if (p.xs == 1 && n > 1)
+            x += F::template join_rows<E>(row + x, row + x + p.cs, p.hi - x, out + 4 * x, watch);
         for (; x + V::lanes <= p.hi; x += V::lanes)
             V::store(out + 4 * x,
                 F::template units_across<E>(row + x * p.xs, p.xs, p.cs, n, V::lanes, watch));
@@ -282,9 +287,15 @@ void position_rows(
         const bool real = x >= p.lo && x < p.hi, real2 = x >= pair.lo && x < pair.hi;
         const T *in = real ? static_cast<const T *>(p.in) + x * p.xs : nullptr;
         const T *in2 = real2 ? static_cast<const T *>(pair.in) + x * p.xs : nullptr;
-        for (dim c = 0; c < p.channels; c += V::lanes) {
-            char *out = p.out + c / block * panel_pitch + 4 * (x * block + c % block);
-            V::store(out, F::template positions_at<E>(in, in2, c, p.channels - c, watch));
+        char *out = p.out + 4 * x * block;
+        for (dim first = 0; first < p.channels; first += block, out += panel_pitch) {
+            const dim last = smaller(first + block, p.channels);
+            dim c = first
+                    + F::template join_rows<E>(real ? in + first : nullptr,
+                        real2 ? in2 + first : nullptr, last - first, out, watch);
+            for (; c < last; c += V::lanes)
+                V::store(out + 4 * (c - first),
+                    F::template positions_at<E>(in, in2, c, p.channels - c, watch));
         }
     }
     seen = watch;

@@ -81,33 +81,106 @@ void store_channels(const store_args &p) {
         }
 }
 
+/// Whether values leave as they are, but for bias and ReLU, for elements side by side.
+inline bool leave_alone(const store_args &p) {
+    return p.add == nullptr && !p.accumulate && p.xs == 1;
+}
+
+#ifdef __AVX512BF16__
+/// Up to 32 positions of up to 16 channels, in pairs of positions; false if a value is subnormal,
+/// which the instruction would flush.
+inline bool transpose_pairs(const store_args &p, dim c, dim x) {
+    const dim h = smaller(16, p.channels - c), w = smaller(32, p.count - x);
+    const float *from = p.c + x * p.c_xs + c;
+    const V::vec bias = p.bias != nullptr ? V::load_as_n<f32_element>(p.bias + c, h) : V::zero();
+    const __m512i pairs = _mm512_or_si512(
+        V::every(1), _mm512_slli_epi32(_mm512_add_epi32(V::every(1), _mm512_set1_epi32(16)), 16));
+    V::vec rows[16];
+    unsigned subnormal = 0;
+    const auto row = [&](dim i) {
+        V::vec v = V::zero();
+        if (i < w) {
+            v = _mm512_loadu_ps(from + i * p.c_xs);
+            if (p.bias != nullptr) v = V::add(v, bias);
+            if (p.relu) v = V::relu(v);
+        }
+        subnormal |= _mm512_fpclass_ps_mask(v, 0x20);
+        return v;
+    };
+#pragma GCC unroll 16
+    for (int i = 0; i < 16; ++i) {
+        const V::vec low = row(2 * i), high = row(2 * i + 1);
+        rows[i] = _mm512_castsi512_ps(_mm512_permutexvar_epi16(
+            pairs, reinterpret_cast<__m512i>(_mm512_cvtne2ps_pbh(high, low))));
+    }
+    // Lanes without a channel hold anything.
+    if ((subnormal & V::first(h)) != 0) return false;
+    V::transpose(rows);
+    auto *out = static_cast<std::uint16_t *>(p.out) + c * p.cs + x;
+    if (w == 32 && h == 16) {
+#pragma GCC unroll 16
+        for (int i = 0; i < 16; ++i)
+            _mm512_storeu_si512(out + i * p.cs, _mm512_castps_si512(rows[i]));
+        return true;
+    }
+    const __mmask32 some = w == 32 ? ~__mmask32{0} : (__mmask32{1} << w) - 1;
+#pragma GCC unroll 16
+    for (int i = 0; i < 16; ++i)
+        if (i < h) _mm512_mask_storeu_epi16(out + i * p.cs, some, _mm512_castps_si512(rows[i]));
+    return true;
+}
+#endif
+
+/// Up to `lanes` positions of up to `lanes` channels.
+template <typename E>
+void transpose_block(const store_args &p, dim c, dim x) {
+    using T = typename E::type;
+    const dim h = smaller(V::lanes, p.channels - c), w = smaller(V::lanes, p.count - x);
+    const bool alone = leave_alone(p);
+    typename V::vec rows[V::lanes], bias = V::zero();
+    if (p.bias != nullptr) bias = V::template load_as_n<f32_element>(p.bias + c, h);
+#pragma GCC unroll 16
+    for (int i = 0; i < V::lanes; ++i) {
+        rows[i] = V::zero();
+        if (i < w) {
+            rows[i] = V::load(reinterpret_cast<const char *>(p.c + (x + i) * p.c_xs + c));
+            if (p.bias != nullptr) rows[i] = V::add(rows[i], bias);
+            if (alone && p.relu) rows[i] = V::relu(rows[i]);
+        }
+    }
+    V::transpose(rows);
+    T *out = static_cast<T *>(p.out) + c * p.cs + x * p.xs;
+    if (alone && w == V::lanes) {
+#pragma GCC unroll 16
+        for (int i = 0; i < V::lanes; ++i)
+            if (i < h) V::template store_as<E>(out + i * p.cs, rows[i]);
+        return;
+    }
+    for (dim i = 0; i < h; ++i) {
+        if (p.xs == 1) {
+            leave<E>(p, rows[i], c + i, x, w);
+            continue;
+        }
+        if (p.relu) rows[i] = V::relu(rows[i]);
+        V::template store_spaced<E>(out + i * p.cs, rows[i], p.xs, w);
+    }
+}
+
 /// Channels side by side in C, positions in out (NCX): transpose in registers.
 template <typename E>
 void store_transposed(const store_args &p) {
-    using T = typename E::type;
     for (dim c = 0; c < p.channels; c += V::lanes) {
-        const dim h = smaller(V::lanes, p.channels - c);
-        for (dim x = 0; x < p.count; x += V::lanes) {
-            const dim w = smaller(V::lanes, p.count - x);
-            typename V::vec rows[V::lanes];
-#pragma GCC unroll 16
-            for (int i = 0; i < V::lanes; ++i)
-                rows[i] = i < w
-                              ? V::load(reinterpret_cast<const char *>(p.c + (x + i) * p.c_xs + c))
-                              : V::zero();
-            V::transpose(rows);
-            for (dim i = 0; i < h; ++i) {
-                typename V::vec v = rows[i];
-                if (p.bias != nullptr) v = V::add(v, V::set1(p.bias[c + i]));
-                if (p.xs == 1) {
-                    leave<E>(p, v, c + i, x, w);
-                    continue;
+        dim x = 0;
+#ifdef __AVX512BF16__
+        // Fewer than 17 positions are one block either way.
+        if constexpr (std::is_same_v<E, bf16_element>)
+            for (; leave_alone(p) && p.count - x > V::lanes; x += 32)
+                if (!transpose_pairs(p, c, x)) {
+                    transpose_block<E>(p, c, x);
+                    transpose_block<E>(p, c, x + V::lanes);
                 }
-                if (p.relu) v = V::relu(v);
-                V::template store_spaced<E>(
-                    static_cast<T *>(p.out) + (c + i) * p.cs + x * p.xs, v, p.xs, w);
-            }
-        }
+#endif
+        for (; x < p.count; x += V::lanes) transpose_block<E>(p, c, x);
     }
 }
 
@@ -116,18 +189,30 @@ void store_transposed(const store_args &p) {
 template <typename E>
 void store_positions(const store_args &p) {
     using T = typename E::type;
-    for (dim c = 0; c < p.channels; ++c)
-        for (dim x = 0; x < p.count; x += V::lanes) {
+    const bool alone = leave_alone(p);
+    for (dim c = 0; c < p.channels; ++c) {
+        const float *from = p.c + c * p.c_cs;
+        T *out = static_cast<T *>(p.out) + c * p.cs;
+        const typename V::vec bias = p.bias != nullptr ? V::set1(p.bias[c]) : V::zero();
+        dim x = 0;
+        for (; alone && x + V::lanes <= p.count; x += V::lanes) {
+            typename V::vec v = V::template load_as<f32_element>(from + x);
+            if (p.bias != nullptr) v = V::add(v, bias);
+            if (p.relu) v = V::relu(v);
+            V::template store_as<E>(out + x, v);
+        }
+        for (; x < p.count; x += V::lanes) {
             const dim n = smaller(V::lanes, p.count - x);
-            typename V::vec v = V::template load_as_n<f32_element>(p.c + c * p.c_cs + x, n);
-            if (p.bias != nullptr) v = V::add(v, V::set1(p.bias[c]));
+            typename V::vec v = V::template load_as_n<f32_element>(from + x, n);
+            if (p.bias != nullptr) v = V::add(v, bias);
             if (p.xs == 1) {
                 leave<E>(p, v, c, x, n);
                 continue;
             }
             if (p.relu) v = V::relu(v);
-            V::template store_spaced<E>(static_cast<T *>(p.out) + c * p.cs + x * p.xs, v, p.xs, n);
+            V::template store_spaced<E>(out + x * p.xs, v, p.xs, n);
         }
+    }
 }
 
 /// Positions side by side in C, channels in out (NXC): transpose in registers.
