@@ -20,6 +20,13 @@ bool fits_winograd(
     const conv::problem &p, winograd_tile tile, const kernel_set &kernels, std::string *why);
 /// Whether the error of a tile is at most that of a plain f32 sum (by root mean square).
 bool winograd_is_accurate(const conv::problem &p, winograd_tile tile, isa set);
+
+/// Whether transformed filters are too large to be kept and used again: each task makes those of
+/// its panel, which all tiles beside them then go through.
+inline bool streams_filters(double filter_bytes, double tile_bytes) {
+    constexpr double kept = 8 << 20, most_tiles = 32 << 20;
+    return filter_bytes > kept && tile_bytes <= std::min(most_tiles, 2 * filter_bytes);
+}
 /// That error, in terms of the plain sum's, on normal or ReLU data (the larger), as measured.
 double winograd_error(const conv::problem &p, winograd_tile tile);
 /// The problem with its axes named so that tiles of 4 × 2 leave less of the map empty, and that an

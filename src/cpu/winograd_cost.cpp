@@ -54,6 +54,8 @@ work_counts data_work(const problem_sizes &s, const winograd_map &map, const ker
     if (std::min(block, tiles) * tile > near_block) w.lines = s.groups * all * in;
     (s.out_last && s.f32 ? w.results_last : w.results_apart) = s.groups * all * out;
     if (!s.p.constant_weights) w.weights = s.groups * filters;
+    if (streams_filters(4 * filters, number(map.phases) * s.groups * 4 * points * tiles * in))
+        return w;
     if (4 * filters > near_filters) w.spilled = s.groups * blocks * filters;
     if (4 * filters + 36 * s.ic * s.oc > kept_filters)
         w.far = s.groups * ((s.p.constant_weights ? 0 : 1) + blocks) * filters;

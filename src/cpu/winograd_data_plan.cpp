@@ -10,9 +10,7 @@ namespace {
 constexpr dim filter_chunk = 64;             // channels: their taps stay in L1 and L2
 constexpr dim block_bytes = 512 << 10;       // V and M of a block of tiles
 constexpr dim cached_filters = 4 << 20;      // beyond, blocks are larger: each reads all filters
-constexpr dim streamed_filters = 8 << 20;    // beyond, they are not kept
-constexpr dim streamed_results = 600 << 10;  // M of a block of tiles then
-constexpr dim most_streamed = 32 << 20;      // V of all tiles beside them
+constexpr dim streamed_results = 600 << 10;  // M of a block of tiles where they are not kept
 constexpr dim most_shared = 96 << 20;        // of V of all tiles
 
 // Multiply-adds that a point of a transform takes as long as.
@@ -110,14 +108,14 @@ void winograd_data::choose_blocks() {
 /// task with many tiles makes those of its panels itself. False: that leaves threads without work.
 /// (No result depends on the choice.)
 bool winograd_data::stream_filters(int threads) {
-    const dim filters = 4 * map_.points * in_c_ * roles_.out_c;
-    if (filters <= streamed_filters) return false;
+    const auto filters = static_cast<double>(4 * map_.points * in_c_ * roles_.out_c);
+    if (!streams_filters(filters, 0)) return false;
     share_u_ = false;
     share_v_ = true;
     panels_each_ = 1;
     set_tiles(streamed_results / (4 * map_.points * panel()));
     const dim transforms = sets() * blocks_ * (in_c_ / least_chunk);
-    if (shared_v_bytes() <= std::min(most_streamed, 2 * filters) && transforms >= 2 * threads
+    if (streams_filters(filters, static_cast<double>(shared_v_bytes())) && transforms >= 2 * threads
         && fair_share_on(tasks_, skew(), threads) >= fair_enough)
         return true;
     share_u_ = true;
