@@ -1,6 +1,7 @@
 // The algorithms of the CUDA engine: one list that drives selection, explain and the tests.
 #include <convgrad/error.hpp>
 
+#include "cuda/bulk.hpp"
 #include "cuda/dense.hpp"
 #include "cuda/depthwise.hpp"
 #include "cuda/general.hpp"
@@ -56,6 +57,8 @@ constexpr algorithm algorithms[] = {
     {"cuda.staged", accuracy::strict, &any, &refuse_staged, &predict_staged, &make_staged_plan},
     {"cuda.depthwise", accuracy::strict, &any, &refuse_depthwise, &predict_depthwise,
         &make_depthwise_plan},
+    {"cuda.bulk", accuracy::accurate, &has_warpgroups, &refuse_bulk, &predict_bulk,
+        &make_bulk_plan},
     {"cuda.wgmma", accuracy::accurate, &has_warpgroups, &refuse_wgmma, &predict_wgmma,
         &make_wgmma_plan},
     {"cuda.dense", accuracy::accurate, &any, &refuse_dense, &predict_dense, &make_dense_plan},

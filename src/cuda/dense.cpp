@@ -13,10 +13,6 @@ using conv::problem;
 
 constexpr std::size_t alignment = 256;
 
-wide cover(wide length, wide by) {
-    return (length + by - 1) / by;
-}
-
 bool is_backward(const problem &p) {
     return p.what == pass::backward_data;
 }

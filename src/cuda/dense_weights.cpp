@@ -11,18 +11,6 @@ namespace {
 
 using conv::problem;
 
-wide cover(wide length, wide by) {
-    return (length + by - 1) / by;
-}
-
-wide taps_of(const problem &p) {
-    return p.x[0].kernel * p.x[1].kernel * p.x[2].kernel;
-}
-
-wide positions_of(const problem &p) {
-    return p.mb * p.x[0].dst * p.x[1].dst * p.x[2].dst;
-}
-
 bool is_fast(const problem &p) {
     return p.type == data_type::f32 && p.math == math_mode::fast;
 }

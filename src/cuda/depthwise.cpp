@@ -13,10 +13,6 @@ int narrow(wide v) {
     return static_cast<int>(v);
 }
 
-wide cover(wide length, wide by) {
-    return (length + by - 1) / by;
-}
-
 bool is_trivial(const axis &a) {
     return a.src == 1 && a.dst == 1 && a.kernel == 1 && a.pad == 0;
 }

@@ -6,6 +6,7 @@
 
 #include <convgrad/error.hpp>
 
+#include "cuda/bulk.hpp"
 #include "cuda/images.hpp"
 
 namespace convgrad::cuda {
@@ -78,6 +79,10 @@ void load_kernels(device &d) {
     for (auto i = static_cast<std::size_t>(kernel::wgmma_weights_n32_f32);
          i <= static_cast<std::size_t>(kernel::wgmma_weights_n128_tf32); ++i)
         allow(static_cast<kernel>(i), wgmma_weights_wide_shared);
+    for (const kernel first : {kernel::bulk_data_256x64_bf16, kernel::bulk_weights_256x64_bf16})
+        for (const bulk_tile_size &tile : bulk_tile_sizes)
+            for (const data_type type : {data_type::bf16, data_type::f16})
+                allow(bulk_kernel(first, tile, type), tile.shared);
 }
 
 void make_pool(device &d) {

@@ -50,7 +50,9 @@ struct driver {
     X(cuEventDestroy)                                                                              \
     X(cuEventRecord)                                                                               \
     X(cuEventSynchronize)                                                                          \
-    X(cuEventElapsedTime)
+    X(cuEventElapsedTime)                                                                          \
+    X(cuTensorMapEncodeIm2col)                                                                     \
+    X(cuTensorMapEncodeTiled)
 #define CONVGRAD_DECLARE(name) decltype(&::name) name = nullptr;
     CONVGRAD_DRIVER_FUNCTIONS(CONVGRAD_DECLARE)
 #undef CONVGRAD_DECLARE

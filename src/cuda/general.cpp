@@ -23,10 +23,6 @@ constexpr tile_size weights_tile(tile_kind k) {
     return k == tile_kind::narrow ? tile_size{8, 64} : tile_size{64, 128};
 }
 
-wide cover(wide length, wide by) {
-    return (length + by - 1) / by;
-}
-
 /// Tiles of a data pass: those of the longest phase, for all phases and groups.
 struct data_tiles {
     wide phases[3], m, n, all;
@@ -46,16 +42,6 @@ data_tiles cut_data(const problem &p, const tile_size &size) {
     t.n = cover(backward ? p.ic : p.oc, size.n);
     t.all = t.m * t.n * p.groups * phases;
     return t;
-}
-
-wide positions_of(const problem &p) {
-    wide all = p.mb;
-    for (const conv::axis &a : p.x) all *= a.dst;
-    return all;
-}
-
-wide taps_of(const problem &p) {
-    return p.x[0].kernel * p.x[1].kernel * p.x[2].kernel;
 }
 
 /// Parts of the positions: enough blocks to fill a large device, and never so short that tiles cost
@@ -183,6 +169,16 @@ data_args make_data_args(const problem &p, wide rows, wide columns) {
     a.tiles_n = t.n;
     a.tiles = t.all;
     return a;
+}
+
+wide taps_of(const problem &p) {
+    return p.x[0].kernel * p.x[1].kernel * p.x[2].kernel;
+}
+
+wide positions_of(const problem &p) {
+    wide all = p.mb;
+    for (const conv::axis &a : p.x) all *= a.dst;
+    return all;
 }
 
 bool fits_32_bits(const problem &p) {

@@ -15,6 +15,14 @@ struct prediction {
 /// Kinds of general tiles: 64 columns, 8 columns (few channels), 64 columns with 64-bit indices.
 enum class tile_kind : std::uint8_t { general, narrow, long_index };
 
+/// How many of length `by` cover `length`.
+constexpr wide cover(wide length, wide by) {
+    return (length + by - 1) / by;
+}
+wide taps_of(const conv::problem &p);
+/// Of the output, in all images.
+wide positions_of(const conv::problem &p);
+
 /// Whether all sizes of a problem fit what kernels with 32-bit indices compute with.
 bool fits_32_bits(const conv::problem &p);
 

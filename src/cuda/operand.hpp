@@ -38,9 +38,29 @@ private:
     data_type type_;
     wide channels_, piece_;
     std::size_t bytes_ = 0;
-    bool direct_ = false;
+    bool direct_ = false, planes_ = false;
     pack_args pack_{};
     data_stride_args direct_strides_{}, packed_strides_{};
+};
+
+/// Weights as products read them: [group][out channel][tap][channel], the channels of a sum padded
+/// to `padded`, with zeros between merged groups; as they lie, if that is how they lie.
+class weights_operand {
+public:
+    /// `merged` groups are one; `split`: f32 as large parts, then small ones.
+    weights_operand(const conv::problem &p, wide merged, wide padded, bool split);
+
+    [[nodiscard]] std::size_t bytes() const { return bytes_; }
+    /// Elements of one part.
+    [[nodiscard]] wide elements() const { return elements_; }
+    const void *read(const void *data, void *room, const lane &on) const;
+
+private:
+    data_type type_;
+    merge_args merge_{};
+    wide elements_ = 0, tiles_ = 0;
+    std::size_t bytes_ = 0;
+    bool ready_ = false;
 };
 
 }  // namespace convgrad::cuda

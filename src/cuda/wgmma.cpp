@@ -12,18 +12,8 @@ namespace {
 using conv::pass;
 using conv::problem;
 
-constexpr std::size_t alignment = 256;
-
-wide cover(wide length, wide by) {
-    return (length + by - 1) / by;
-}
-
 bool is_backward(const problem &p) {
     return p.what == pass::backward_data;
-}
-
-wide taps_of(const problem &p) {
-    return p.x[0].kernel * p.x[1].kernel * p.x[2].kernel;
 }
 
 /// One TF32 product for each product of f32.
@@ -40,20 +30,17 @@ struct shape {
     problem merged;
     wide in, out;  // channels
     operand input;
-    int columns;   // of a tile
-    wide weights;  // elements, of one part
-    std::size_t weights_bytes;
+    weights_operand weights;
+    int columns;  // of a tile
 
     explicit shape(const problem &p)
         : groups(merged_groups(p)), merged(merge(p, groups)),
           in(is_backward(p) ? merged.oc : merged.ic), out(is_backward(p) ? merged.ic : merged.oc),
-          input(merged, !is_backward(p)) {
-        columns = out <= 32 ? 32 : out <= 64 || (out - 1) % 128 < 64 ? 64 : 128;
-        weights = merged.groups * out * taps_of(p) * channels();
-        const wide bytes = weights * (is_split(p) ? 2 : 1) * static_cast<wide>(size_of(p.type));
-        weights_bytes = static_cast<std::size_t>(cover(bytes, alignment)) * alignment;
-    }
-    [[nodiscard]] std::size_t workspace() const { return input.bytes() + weights_bytes; }
+          input(merged, !is_backward(p)), weights(p, groups, channels(), is_split(p)),
+          columns(out <= 32                           ? 32
+                  : out <= 64 || (out - 1) % 128 < 64 ? 64
+                                                      : 128) {}
+    [[nodiscard]] std::size_t workspace() const { return input.bytes() + weights.bytes(); }
     /// Of the sum, padded to 16 bytes.
     [[nodiscard]] wide channels() const {
         return input.pieces() * 16 / static_cast<wide>(size_of(merged.type));
@@ -89,10 +76,9 @@ public:
         args_.channels = static_cast<int>(shape_.channels());
         args_.out_channels = static_cast<int>(shape_.out);
         args_.weights_row = taps_of(p) * args_.channels;
-        args_.small = is_split(p) ? shape_.weights : 0;
+        args_.small = is_split(p) ? shape_.weights.elements() : 0;
         args_.tap_pieces = static_cast<int>(shape_.tap_pieces());
         args_.lines = static_cast<int>(shape_.lines());
-        set_weights();
         const conv::data_strides &out = is_backward(p) ? p.src : p.dst;
         pairs_ = out.c == 1 && shape_.out % 2 == 0 && out.n % 2 == 0 && out.x[0] % 2 == 0
                  && out.x[1] % 2 == 0 && out.x[2] % 2 == 0;
@@ -111,31 +97,6 @@ public:
     }
 
 private:
-    void set_weights() {
-        const problem &p = problem_;
-        merge_.groups = shape_.merged.groups;
-        merge_.merged = shape_.groups;
-        merge_.out = is_backward(p) ? p.ic : p.oc;
-        merge_.in = is_backward(p) ? p.oc : p.ic;
-        merge_.group_stride = p.weights.g;
-        merge_.out_stride = is_backward(p) ? p.weights.i : p.weights.o;
-        merge_.in_stride = is_backward(p) ? p.weights.o : p.weights.i;
-        wide next = merge_.in;
-        // As they are needed, if nothing is to be split or padded.
-        weights_ready_ = p.type != data_type::f32 && shape_.groups == 1
-                         && merge_.in == args_.channels && merge_.in_stride == 1;
-        for (std::size_t d = 3; d-- > 0;) {
-            merge_.taps[d] = p.x[d].kernel;
-            merge_.tap_strides[d] = p.weights.k[d];
-            weights_ready_ = weights_ready_ && (p.x[d].kernel == 1 || p.weights.k[d] == next);
-            next *= p.x[d].kernel;
-        }
-        weights_ready_ = weights_ready_ && merge_.out_stride == next
-                         && (p.groups == 1 || merge_.group_stride == next * merge_.out);
-        merge_.padded = args_.channels;
-        merge_.small = args_.small;
-        merge_.lanes_along_out = merge_.out_stride < merge_.in_stride ? 1 : 0;
-    }
     void run(const conv::buffers &data, void *workspace, const lane &on) const override {
         const auto is_aligned = [](const void *at, std::size_t to) {
             return reinterpret_cast<std::uintptr_t>(at) % to == 0;
@@ -146,16 +107,7 @@ private:
         bind(args.data.end, problem_, data);
         args.pairs = pairs_ && is_aligned(args.data.end.out, 2 * size_of(problem_.type)) ? 1 : 0;
         auto *const room = static_cast<std::byte *>(workspace);
-        args.weights = data.weights;
-        if (!weights_ready_ || !is_aligned(data.weights, 16)) {
-            merge_args weights = merge_;
-            weights.from = data.weights;
-            args.weights = weights.to = room + shape_.input.bytes();
-            on.launch(of_type(kernel::merge_weights_f32, problem_.type),
-                weights.groups * taps_of(problem_) * cover(shape_.out, 32)
-                    * cover(weights.padded, 32),
-                pack_threads, &weights);
-        }
+        args.weights = shape_.weights.read(data.weights, room + shape_.input.bytes(), on);
         const operand::place in = shape_.input.read(args.data.in, room, on);
         args.in = in.data;
         args.in_n = in.strides.n;
@@ -168,16 +120,14 @@ private:
     problem problem_;
     shape shape_;
     wgmma_args args_{};
-    merge_args merge_{};
-    bool weights_ready_ = false, pairs_ = false;
+    bool pairs_ = false;
 };
 
 }  // namespace
 
-wide merged_groups(const problem &p) {
-    constexpr wide wanted = 32;  // channels
+wide merged_groups(const problem &p, wide channels) {
     wide best = 1;
-    for (wide n = 2; n <= p.groups && n * std::max(p.ic, p.oc) <= wanted; ++n)
+    for (wide n = 2; n <= p.groups && n * std::max(p.ic, p.oc) <= channels; ++n)
         if (p.groups % n == 0) best = n;
     return best;
 }
@@ -222,7 +172,12 @@ prediction predict_wgmma(
     const double bytes = tiles * (wgmma_rows + s.columns * copies) * lines * 128;
     const double packing =
         (s.input.direct() ? 0 : static_cast<double>(s.input.bytes()) * 3 / on.memory);
-    made.seconds = 8e-6 + packing
+    // Pairs of 16-bit values are half a sector, and a part of one costs as much as all.
+    const wide stored = is_backward(p)
+                            ? p.mb * p.groups * p.ic * p.x[0].src * p.x[1].src * p.x[2].src
+                            : positions_of(p) * p.groups * p.oc;
+    const double pieces = p.type == data_type::f32 ? 0 : static_cast<double>(stored) * 4;
+    made.seconds = 8e-6 + packing + pieces / on.memory
                    + std::max({least_bytes(p) / on.memory, macs / (on.tensor * 0.7),
                        bytes / (on.memory * 1.1)});
     return made;

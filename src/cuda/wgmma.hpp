@@ -6,8 +6,9 @@
 
 namespace convgrad::cuda {
 
-/// How many neighbouring groups of few channels are computed as one, with zeros between them.
-wide merged_groups(const conv::problem &p);
+/// How many neighbouring groups of few channels are computed as one, with zeros between them, so
+/// that they have up to `channels`.
+wide merged_groups(const conv::problem &p, wide channels = 32);
 /// The problem of merged groups.
 conv::problem merge(const conv::problem &p, wide groups);
 

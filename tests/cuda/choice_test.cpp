@@ -88,6 +88,22 @@ TEST(cuda_choice, warpgroups_are_hoppers_alone) {
         EXPECT_THROW((void)cuda::make_plan(p, on, {.only_algorithm = "cuda.wgmma"}), error);
 }
 
+TEST(cuda_choice, dense_16_bit_layers_take_the_copy_engine) {
+    for (const pass what : all_passes)
+        for (const data_type type : {data_type::bf16, data_type::f16})
+            for (const data_layout layout : {data_layout::nxc, data_layout::ncx}) {
+                problem p = layer(what, 1, 128, 128, 28, 3, 1, layout);
+                p.type = p.out_type = type;
+                EXPECT_EQ(cuda::make_plan(p, hopper, {})->algorithm(), "cuda.bulk");
+                EXPECT_EQ(cuda::make_plan(p, ampere, {})->algorithm(), "cuda.dense");
+                // Nine phases of positions are more than it knows.
+                if (what != pass::backward_data) continue;
+                p = layer(what, 1, 128, 128, 28, 3, 3, layout);
+                p.type = p.out_type = type;
+                EXPECT_EQ(cuda::make_plan(p, hopper, {})->algorithm(), "cuda.wgmma");
+            }
+}
+
 TEST(cuda_choice, groups_of_few_channels_are_merged) {
     for (const dim channels : {4, 8, 16}) {
         const problem p = layer(pass::forward, 32, channels, channels, 14, 3);

@@ -234,6 +234,65 @@ constexpr int wgmma_weights_shared = wgmma_stages * 34816 + 1024;
 /// By tiles of 128 output channels, f32.
 constexpr int wgmma_weights_wide_shared = wgmma_stages * 51200 + 1024;
 
+/// What the copy engine is told about a tensor: a CUtensorMap.
+struct alignas(64) tensor_map {
+    std::uint64_t words[16];
+};
+
+/// Output positions of one phase of a data pass, as boxes of the input are found: position j reads
+/// from `start + step·j`, through tap t at `offset + offset_step·t` from there.
+struct bulk_phase {
+    std::int32_t count[3], taps[3];
+    std::int32_t first_tap[3], tap_step[3];  // in the weights
+    std::int32_t start[3], offset[3], offset_step[3];
+    std::int32_t out_first[3];
+};
+
+constexpr int bulk_most_phases = 4;
+
+/// Data passes of 16-bit types through the copy engine: see wgmma_bulk_data.cu.
+struct bulk_args {
+    tensor_map in[bulk_most_phases];  // of each phase
+    tensor_map weights;               // [group and out channel][tap][channel]
+    data_args data;                   // the problem as it is, cut into tiles of merged groups
+    bulk_phase phase[bulk_most_phases];
+    std::int32_t step[3], out_step[3];  // from position to position
+    std::int32_t groups, channels;      // merged groups; channels of one in the input's map
+    std::int32_t out_channels;          // of a merged group
+    std::int32_t lines;                 // of 64 channels
+    std::int32_t three_axes;
+    std::int32_t along_channels;  // pieces of 16 bytes of channels are stored, else of positions:
+    std::int32_t unit;            // so many positions at once
+};
+
+constexpr int bulk_slice = 32;
+/// Bytes where a block puts sums in order, those of two warpgroups.
+constexpr int bulk_box = 2 * 64 * (bulk_slice * 2 + 16);
+/// A block computes 128·M rows by N columns; 64 terms of the sum are a stage.
+template <int M, int N>
+struct bulk_tiles {
+    static constexpr int rows = 128 * M, columns = N;
+    static constexpr int at_once = M == 1 && N == 128 ? 2 : 1;  // blocks of a multiprocessor
+    static constexpr int stage = (rows + N) * 128, stages = at_once == 2 ? 3 : 4;  // stage: bytes
+    static constexpr int shared = stages * stage + bulk_box + 1024;
+    // Two warpgroups multiply, and a thread of another warp copies: of a third warpgroup, that
+    // gives its registers up, where the others need them.
+    static constexpr int threads = at_once == 2 ? 288 : 384;
+    static constexpr int copy_registers = 40, registers = 232;
+};
+
+/// Weights gradients of 16-bit types through the copy engine: see wgmma_bulk_weights.cu.
+struct bulk_weights_args {
+    tensor_map src, dst;
+    weights_args weights;                            // the problem as it is
+    std::int32_t groups, merged;                     // merged groups, and how many each has
+    std::int32_t ic, oc;                             // of a merged group
+    std::int32_t src_channels, dst_channels;         // of one in the maps
+    std::int32_t lines;                              // of 64 input channels
+    std::int32_t start[3], step[3], offset_step[3];  // as in bulk_phase
+    std::int32_t three_axes;
+};
+
 /// Weights as wgmma_args has them, with zeros between merged groups.
 struct merge_args {
     const void *from;
@@ -273,6 +332,17 @@ struct pack_args {
 
 constexpr int pack_threads = 256, pack_bits = 12;  // 4096 elements of a tile
 constexpr int pack_fewest_channels = 4, pack_most_channels = 64;
+
+/// Packs planes of 16-bit values, [image][channel][position] to [image][position][channel].
+struct plane_args {
+    const void *from;
+    void *to;
+    wide image_stride, channel_stride;
+    std::int32_t images, channels, positions;  // channels: whole pieces of 16 bytes
+    std::int32_t unit;                         // positions that are read at once
+};
+
+constexpr int plane_tile = 64;  // channels, and positions
 
 constexpr int dense_rows = 128, dense_columns = 64, dense_threads = 128, dense_stages = 3;
 constexpr int dense_shared = dense_stages * (dense_rows + dense_columns) * 128;

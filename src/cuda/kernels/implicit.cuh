@@ -2,75 +2,9 @@
 #pragma once
 
 #include "device.cuh"
+#include "phases.hpp"
 
 namespace convgrad::cuda {
-
-/// Greatest common divisor.
-template <typename I>
-__device__ inline I gcd(I a, I b) {
-    while (b != 0) {
-        const I r = a % b;
-        a = b;
-        b = r;
-    }
-    return a;
-}
-
-/// One axis within a phase: position `out_first + out_step·j` for j < count reads input
-/// `in_first + in_step·j + shift·t` through tap `tap_first + tap_step·t`, t < taps.
-template <typename I>
-struct axis_phase {
-    I count, taps, in, in_first, in_step, shift, out_first, out_step, tap_first, tap_step;
-};
-
-/// Computed with the index type: 64-bit division is slow, and what is given fits.
-template <typename I>
-__device__ axis_phase<I> make_phase(const data_axis_args &a, bool backward, wide phase_number) {
-    axis_phase<I> f;
-    const I phase = static_cast<I>(phase_number), stride = static_cast<I>(a.stride),
-            dilation = static_cast<I>(a.dilation), pad = static_cast<I>(a.pad),
-            kernel = static_cast<I>(a.kernel);
-    f.in = static_cast<I>(a.in);
-    if (!backward) {
-        f.count = static_cast<I>(a.out);
-        f.taps = kernel;
-        f.in_first = -pad;
-        f.in_step = stride;
-        f.shift = dilation;
-        f.out_first = 0;
-        f.out_step = 1;
-        f.tap_first = 0;
-        f.tap_step = 1;
-        return f;
-    }
-    f.in_step = 1;
-    f.out_first = phase;
-    f.out_step = stride;
-    if (stride == 1) {
-        f.count = static_cast<I>(a.out);
-        f.taps = kernel;
-        f.tap_first = 0;
-        f.tap_step = 1;
-        f.in_first = pad;
-        f.shift = -dilation;
-        return f;
-    }
-    // Taps k with k·dilation ≡ phase + pad modulo the stride, if there are any.
-    const I common = gcd(stride, dilation), target = (phase + pad) % stride;
-    const I every = stride / common;
-    f.count = (static_cast<I>(a.out) - phase + stride - 1) / stride;
-    I first = 0;
-    if (target % common == 0)
-        while (first < kernel && first * dilation % stride != target) ++first;
-    const bool none = target % common != 0 || first >= kernel;
-    f.taps = none ? I(0) : (kernel - first + every - 1) / every;
-    f.tap_first = first;
-    f.tap_step = every;
-    // Exact: the remainder is 0.
-    f.in_first = none ? I(0) : (phase + pad - first * dilation) / stride;
-    f.shift = -(every * dilation / stride);
-    return f;
-}
 
 /// Rows or terms, as loads need them.
 template <typename I>
@@ -112,6 +46,32 @@ __device__ __noinline__ float careful_sum(const data_args &p, const axis_phase<I
                         to_f32(in[at + c * p.in_strides.c]), to_f32(weights[w + c * p.w_in]), v);
             }
     return v;
+}
+
+/// Which image and which position within the phase row m is.
+__device__ inline int find_position(const axis_phase<int> *phase, int m, int (&j)[3]) {
+    for (int d = 2; d >= 0; --d) {
+        j[d] = m % phase[d].count;
+        m /= phase[d].count;
+    }
+    return m;
+}
+
+/// The sum of one output, one product after the other: splitting makes NaN of infinities, and
+/// padding and the groups beside it are multiplied by zeros.
+template <typename T>
+__device__ __noinline__ float careful_output(
+    const data_args &p, const axis_phase<int> *phase, int m, wide out_channel) {
+    int j[3];
+    place<int> row;
+    const wide group = out_channel / p.out_channels;
+    row.offset =
+        find_position(phase, m, j) * p.in_strides.n + group * p.in_channels * p.in_strides.c;
+    for (int d = 0; d < 3; ++d) {
+        row.x[d] = phase[d].in_first + phase[d].in_step * j[d];
+        row.offset += row.x[d] * p.in_strides.x[d];
+    }
+    return careful_sum<T, int, true>(p, phase, row, group, out_channel % p.out_channels, 0.0f);
 }
 
 }  // namespace convgrad::cuda

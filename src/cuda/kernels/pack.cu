@@ -111,6 +111,77 @@ __device__ void pack_tiles(const pack_args &p) {
     }
 }
 
+/// Eight 16-bit values, of which `count` are there, by words of `U` values.
+template <int U>
+__device__ inline uint4 load_run(const unsigned short *from, int count) {
+    __align__(16) unsigned short v[8];
+#pragma unroll
+    for (int i = 0; i < 8; i += U) {
+        if constexpr (U == 8)
+            *reinterpret_cast<uint4 *>(v) =
+                count > 0 ? *reinterpret_cast<const uint4 *>(from) : make_uint4(0, 0, 0, 0);
+        else if constexpr (U == 4)
+            *reinterpret_cast<uint2 *>(v + i) =
+                i < count ? *reinterpret_cast<const uint2 *>(from + i) : make_uint2(0, 0);
+        else if constexpr (U == 2)
+            *reinterpret_cast<unsigned *>(v + i) =
+                i < count ? *reinterpret_cast<const unsigned *>(from + i) : 0;
+        else
+            v[i] = i < count ? from[i] : static_cast<unsigned short>(0);
+    }
+    return *reinterpret_cast<const uint4 *>(v);
+}
+
+/// Where eight positions of a channel lie in a tile: pieces are exchanged, so that what is stored
+/// together and what is loaded together lie in different banks.
+__device__ inline unsigned plane_piece(int channel, int piece) {
+    return static_cast<unsigned>(channel) * (plane_tile * 2)
+           + static_cast<unsigned>(piece ^ ((channel >> 3 & 3) << 1 | (channel & 1))) * 16;
+}
+
+/// Tiles of 64 channels by 64 positions of one image. A thread gets the eight channels of one
+/// position that it stores by turned loads of matrices, whose rows are named in that order.
+template <int U>
+__device__ void pack_planes(const plane_args &p) {
+    __shared__ __align__(128) unsigned char tile[plane_tile * plane_tile * 2];
+    const unsigned memory = static_cast<unsigned>(__cvta_generic_to_shared(tile));
+    const int t = static_cast<int>(threadIdx.x), lane = t % 32, warp = t / 32;
+    const unsigned tiles_c = static_cast<unsigned>(p.channels + plane_tile - 1) / plane_tile,
+                   tiles_x = static_cast<unsigned>(p.positions + plane_tile - 1) / plane_tile;
+    for (unsigned i = blockIdx.x; i < tiles_c * tiles_x * static_cast<unsigned>(p.images);
+         i += gridDim.x) {
+        const int first_c = static_cast<int>(i % tiles_c) * plane_tile,
+                  first_x = static_cast<int>(i / tiles_c % tiles_x) * plane_tile;
+        const wide image = i / tiles_c / tiles_x;
+        const unsigned short *const from =
+            static_cast<const unsigned short *>(p.from) + image * p.image_stride + first_x;
+        uint4 piece[2];
+#pragma unroll
+        for (int k = 0; k < 2; ++k) {
+            const int c = t / 8 + k * 32, x = t % 8 * 8;
+            piece[k] = load_run<U>(from + (first_c + c) * p.channel_stride + x,
+                first_c + c < p.channels ? p.positions - first_x - x : 0);
+        }
+        __syncthreads();
+#pragma unroll
+        for (int k = 0; k < 2; ++k)
+            *reinterpret_cast<uint4 *>(tile + plane_piece(t / 8 + k * 32, t % 8)) = piece[k];
+        __syncthreads();
+        // A warp: eight positions of all channels.
+#pragma unroll
+        for (int k = 0; k < 2; ++k) {
+            const int r = lane % 8, c = k * 32 + (r >> 1) * 8 + lane / 8 * 2 + (r & 1);
+            unsigned v[4];
+            load_matrices_turned(memory + plane_piece(c, warp), v);
+            const int x = first_x + warp * 8 + lane / 4, channel = first_c + k * 32 + lane % 4 * 8;
+            if (x >= p.positions || channel >= p.channels) continue;
+            *reinterpret_cast<uint4 *>(static_cast<unsigned short *>(p.to)
+                                       + (image * p.positions + x) * p.channels + channel) =
+                make_uint4(v[0], v[1], v[2], v[3]);
+        }
+    }
+}
+
 /// f32 as rows of positions, [group][channel][position], split into TF32 parts.
 __device__ void turn_tiles(const pack_args &p) {
     __shared__ float turned[(1 << pack_bits) + pack_most_channels];
@@ -203,6 +274,15 @@ extern "C" __global__ void __launch_bounds__(threads)
     turn_f32(const __grid_constant__ pack_args p) {
     turn_tiles(p);
 }
+#define CONVGRAD_PLANES(unit)                                                                      \
+    extern "C" __global__ void __launch_bounds__(threads)                                          \
+        pack_planes_##unit(const __grid_constant__ plane_args p) {                                 \
+        pack_planes<unit>(p);                                                                      \
+    }
+CONVGRAD_PLANES(1)
+CONVGRAD_PLANES(2)
+CONVGRAD_PLANES(4)
+CONVGRAD_PLANES(8)
 CONVGRAD_PACK(f32, float)
 CONVGRAD_PACK(bf16, bf16)
 CONVGRAD_PACK(f16, f16)

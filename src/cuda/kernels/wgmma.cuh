@@ -32,8 +32,10 @@ __device__ inline void fence() {
 __device__ inline void commit() {
     asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
 }
+/// Until no more than `Pending` groups of products are under way.
+template <int Pending = 0>
 __device__ inline void await() {
-    asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");
+    asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(Pending) : "memory");
 }
 /// Makes what this thread wrote to shared memory visible to the unit, after the next barrier.
 __device__ inline void publish() {
@@ -46,6 +48,7 @@ __device__ inline void publish() {
 #define CONVGRAD_OUT_16(c, i) CONVGRAD_OUT_8(c, i), CONVGRAD_OUT_8(c, i + 8)
 #define CONVGRAD_OUT_32(c, i) CONVGRAD_OUT_16(c, i), CONVGRAD_OUT_16(c, i + 16)
 #define CONVGRAD_OUT_64(c, i) CONVGRAD_OUT_32(c, i), CONVGRAD_OUT_32(c, i + 32)
+#define CONVGRAD_OUT_128(c, i) CONVGRAD_OUT_64(c, i), CONVGRAD_OUT_64(c, i + 64)
 #define CONVGRAD_NAMES_16 "{%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15}"
 #define CONVGRAD_NAMES_32                                                                          \
     "{%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,%16,%17,%18,%19,%20,%21,%22,%23,%24,"  \
@@ -54,6 +57,14 @@ __device__ inline void publish() {
     "{%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,%16,%17,%18,%19,%20,%21,%22,%23,%24,"  \
     "%25,%26,%27,%28,%29,%30,%31,%32,%33,%34,%35,%36,%37,%38,%39,%40,%41,%42,%43,%44,%45,%46,%47," \
     "%48,%49,%50,%51,%52,%53,%54,%55,%56,%57,%58,%59,%60,%61,%62,%63}"
+#define CONVGRAD_NAMES_128                                                                         \
+    "{%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,%16,%17,%18,%19,%20,%21,%22,"          \
+    "%23,%24,%25,%26,%27,%28,%29,%30,%31,%32,%33,%34,%35,%36,%37,%38,%39,%40,%41,%42,%43,"         \
+    "%44,%45,%46,%47,%48,%49,%50,%51,%52,%53,%54,%55,%56,%57,%58,%59,%60,%61,%62,%63,%64,"         \
+    "%65,%66,%67,%68,%69,%70,%71,%72,%73,%74,%75,%76,%77,%78,%79,%80,%81,%82,%83,%84,%85,"         \
+    "%86,%87,%88,%89,%90,%91,%92,%93,%94,%95,%96,%97,%98,%99,%100,%101,%102,%103,%104,"            \
+    "%105,%106,%107,%108,%109,%110,%111,%112,%113,%114,%115,%116,%117,%118,%119,%120,"             \
+    "%121,%122,%123,%124,%125,%126,%127}"
 
 /// c += a·b, or c = a·b where `keep` is 0: both operands in shared memory.
 template <typename T, int N>
@@ -81,7 +92,8 @@ struct tf32_product;
 #define CONVGRAD_PRODUCTS(name, T, type, turned)                                                   \
     CONVGRAD_PRODUCT(name, T, type, 32, 16, "16", "17", "18", turned)                              \
     CONVGRAD_PRODUCT(name, T, type, 64, 32, "32", "33", "34", turned)                              \
-    CONVGRAD_PRODUCT(name, T, type, 128, 64, "64", "65", "66", turned)
+    CONVGRAD_PRODUCT(name, T, type, 128, 64, "64", "65", "66", turned)                             \
+    CONVGRAD_PRODUCT(name, T, type, 256, 128, "128", "129", "130", turned)
 CONVGRAD_PRODUCTS(product, bf16, "bf16", "0, 0")
 CONVGRAD_PRODUCTS(product, f16, "f16", "0, 0")
 CONVGRAD_PRODUCTS(turned_product, bf16, "bf16", "1, 1")
@@ -111,8 +123,10 @@ CONVGRAD_PRODUCT(128, 64, "64", "65", "66", "67", "68", "69")
 #undef CONVGRAD_OUT_16
 #undef CONVGRAD_OUT_32
 #undef CONVGRAD_OUT_64
+#undef CONVGRAD_OUT_128
 #undef CONVGRAD_NAMES_16
 #undef CONVGRAD_NAMES_32
 #undef CONVGRAD_NAMES_64
+#undef CONVGRAD_NAMES_128
 
 }  // namespace convgrad::cuda::wgmma

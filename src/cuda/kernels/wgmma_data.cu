@@ -38,15 +38,6 @@ struct data_tile {
     tap_place tap[wgmma_most_taps];
 };
 
-/// Which image and which position within the phase row m is.
-__device__ inline int find_position(const axis_phase<int> *phase, int m, int (&j)[3]) {
-    for (int d = 2; d >= 0; --d) {
-        j[d] = m % phase[d].count;
-        m /= phase[d].count;
-    }
-    return m;
-}
-
 /// One bit for each tap whose input is inside.
 __device__ inline std::uint64_t find_inside(const axis_phase<int> *phase, const int (&j)[3]) {
     const auto inside = [&](int d, int t) {
@@ -98,23 +89,6 @@ __device__ inline void describe_tap(const wgmma_args &q, data_tile &s, int t, in
         weight *= p.x[d].kernel;
     }
     s.tap[threadIdx.x] = {moved * element, number * q.channels * element};
-}
-
-/// The sum of one output, one product after the other: splitting makes NaN of infinities, and
-/// padding and the groups beside it are multiplied by zeros.
-template <typename T>
-__device__ __noinline__ float careful_output(
-    const data_args &p, const axis_phase<int> *phase, int m, wide out_channel) {
-    int j[3];
-    place<int> row;
-    const wide group = out_channel / p.out_channels;
-    row.offset =
-        find_position(phase, m, j) * p.in_strides.n + group * p.in_channels * p.in_strides.c;
-    for (int d = 0; d < 3; ++d) {
-        row.x[d] = phase[d].in_first + phase[d].in_step * j[d];
-        row.offset += row.x[d] * p.in_strides.x[d];
-    }
-    return careful_sum<T, int, true>(p, phase, row, group, out_channel % p.out_channels, 0.0f);
 }
 
 /// What a thread copies: pieces of 16 bytes, in the same place of each line. Places are bytes.

@@ -1,0 +1,239 @@
+// Data passes of 16-bit types through Hopper's copy engine.
+#include "cuda/bulk.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstdint>
+
+#include "cuda/kernels/phases.hpp"
+#include "cuda/operand.hpp"
+#include "cuda/wgmma.hpp"
+
+namespace convgrad::cuda {
+namespace {
+
+using conv::pass;
+using conv::problem;
+
+constexpr wide line = 64;             // channels
+constexpr wide merged_channels = 64;  // of groups of few
+
+bool is_backward(const problem &p) {
+    return p.what == pass::backward_data;
+}
+
+using walk = std::array<pixel_axis, 3>;
+
+/// A phase as the kernel has it, and how the copy engine walks.
+struct phase_walk {
+    bulk_phase args{};
+    walk axes{pixel_axis(1), pixel_axis(1), pixel_axis(1)};
+    bool is_empty = false;  // no position reads anything
+};
+
+phase_walk find_phase(const problem &p, const data_args &a, int number) {
+    phase_walk made;
+    for (std::size_t d = 3; d-- > 0;) {
+        const int phases = static_cast<int>(a.phases[d]);
+        const axis_phase<int> f = make_phase<int>(a.x[d], is_backward(p), number % phases);
+        number /= phases;
+        bulk_phase &b = made.args;
+        const int reach = f.shift * (f.taps - 1);
+        b.count[d] = f.count;
+        b.taps[d] = f.taps;
+        b.first_tap[d] = f.tap_first;
+        b.tap_step[d] = f.tap_step;
+        b.start[d] = f.in_first + std::min(0, reach);
+        b.offset[d] = std::max(0, -reach);
+        b.offset_step[d] = f.shift;
+        b.out_first[d] = f.out_first;
+        made.is_empty = made.is_empty || f.taps == 0 || f.count == 0;
+        if (f.taps == 0 || f.count == 0) continue;
+        made.axes[d] = {f.in, b.start[d], f.count, f.in_step, std::max(reach, -reach)};
+    }
+    return made;
+}
+
+wide phases_of(const data_args &a) {
+    return a.phases[0] * a.phases[1] * a.phases[2];
+}
+
+/// What is computed: the problem of merged groups.
+struct shape {
+    wide groups;  // merged to one
+    problem merged;
+    wide in, out;  // channels
+    operand input;
+    weights_operand weights;
+    bulk_tile_size tile;
+    double seconds = 1e30;  // of the products
+
+    explicit shape(const problem &p)
+        : groups(merged_groups(p, merged_channels)), merged(merge(p, groups)),
+          in(is_backward(p) ? merged.oc : merged.ic), out(is_backward(p) ? merged.ic : merged.oc),
+          input(merged, !is_backward(p)), weights(p, groups, channels(), false),
+          tile(bulk_tile_sizes[0]) {
+        for (const bulk_tile_size &t : bulk_tile_sizes) {
+            const data_args cut = make_data_args(merged, t.rows, t.columns);
+            const double steps =
+                static_cast<double>(taps_of(p) * lines()) / static_cast<double>(phases_of(cut));
+            const double needs = bulk_seconds(t, cut.tiles, steps);
+            if (needs >= seconds) continue;
+            seconds = needs;
+            tile = t;
+        }
+    }
+    [[nodiscard]] std::size_t workspace() const { return input.bytes() + weights.bytes(); }
+    /// Of the sum, padded to 16 bytes.
+    [[nodiscard]] wide channels() const { return input.pieces() * 8; }
+    [[nodiscard]] wide lines() const { return cover(in, line); }
+};
+
+/// How many neighbouring positions of the output are neighbours in memory, aligned for all.
+int position_unit(const problem &p) {
+    const conv::data_strides &out = is_backward(p) ? p.src : p.dst;
+    wide next = 1;
+    for (std::size_t d = 3; d-- > 0;) {
+        const wide length = is_backward(p) ? p.x[d].src : p.x[d].dst;
+        if (is_backward(p) && p.x[d].stride != 1) return 1;
+        if (length != 1 && out.x[d] != next) return 1;
+        next *= length;
+    }
+    int unit = 8;
+    while (next % unit != 0 || out.n % unit != 0 || out.c % unit != 0) unit /= 2;
+    return unit;
+}
+
+class bulk_plan final : public plan {
+public:
+    bulk_plan(
+        std::string_view name, const problem &p, const architecture &on, const prediction &made)
+        : problem_(p), shape_(p) {
+        const bulk_tile_size &tile = shape_.tile;
+        const data_args cut = make_data_args(shape_.merged, tile.rows, tile.columns);
+        args_.data = make_data_args(p, tile.rows, tile.columns);
+        args_.data.tiles_m = cut.tiles_m;
+        args_.data.tiles_n = cut.tiles_n;
+        args_.data.tiles = cut.tiles;
+        args_.groups = static_cast<int>(shape_.merged.groups);
+        args_.out_channels = static_cast<int>(shape_.out);
+        args_.lines = static_cast<int>(shape_.lines());
+        args_.three_axes = has_three_axes(p) ? 1 : 0;
+        for (std::size_t d = 0; d < 3; ++d) {
+            args_.step[d] = is_backward(p) ? 1 : static_cast<int>(p.x[d].stride);
+            args_.out_step[d] = is_backward(p) ? static_cast<int>(p.x[d].stride) : 1;
+        }
+        for (int i = 0; i < phases_of(cut); ++i) {
+            phases_.push_back(find_phase(p, args_.data, i));
+            args_.phase[i] = phases_.back().args;
+        }
+        const conv::data_strides &out = is_backward(p) ? p.src : p.dst;
+        along_channels_ = out.c == 1 && shape_.out % 8 == 0 && out.n % 8 == 0 && out.x[0] % 8 == 0
+                          && out.x[1] % 8 == 0 && out.x[2] % 8 == 0;
+        unit_ = position_unit(p);
+        facts_.algorithm = name;
+        facts_.uses = code_for(on);
+        facts_.workspace = made.workspace;
+        facts_.seconds = made.seconds;
+        facts_.kept = engines::accuracy::accurate;
+    }
+    [[nodiscard]] std::string describe() const override {
+        return "tile " + std::to_string(shape_.tile.rows) + "x"
+               + std::to_string(shape_.tile.columns) + ", " + std::to_string(args_.data.tiles)
+               + " tiles"
+               + (shape_.groups > 1 ? ", " + std::to_string(shape_.groups) + " groups merged" : "")
+               + (shape_.input.direct() ? "" : ", input packed first");
+    }
+
+private:
+    void run(const conv::buffers &data, void *workspace, const lane &on) const override {
+        const problem &p = problem_;
+        const bulk_tile_size &tile = shape_.tile;
+        bulk_args args = args_;
+        args.data.in = is_backward(p) ? data.dst : data.src;
+        args.data.weights = data.weights;
+        bind(args.data.end, p, data);
+        const auto out = reinterpret_cast<std::uintptr_t>(args.data.end.out);
+        args.along_channels = along_channels_ && out % 16 == 0 ? 1 : 0;
+        args.unit = unit_;
+        while (out % (2 * static_cast<std::uintptr_t>(args.unit)) != 0) args.unit /= 2;
+        auto *const room = static_cast<std::byte *>(workspace);
+        const void *const weights =
+            shape_.weights.read(data.weights, room + shape_.input.bytes(), on);
+        const operand::place in = shape_.input.read(args.data.in, room, on);
+        args.channels = static_cast<int>(in.group);
+        args.weights = map_weights(on, p.type, weights, shape_.merged.groups * shape_.out,
+            taps_of(p), shape_.channels(), tile.columns);
+        for (std::size_t i = 0; i < phases_.size(); ++i)
+            if (!phases_[i].is_empty)
+                args.in[i] = map_pixels(on, p.type, in.data, in.strides, p.mb,
+                    shape_.merged.groups * in.group, phases_[i].axes, args.three_axes != 0,
+                    tile.rows);
+        on.launch(bulk_kernel(kernel::bulk_data_256x64_bf16, tile, p.type),
+            std::min<wide>(args.data.tiles, wide{on.on().multiprocessors} * tile.at_once),
+            tile.threads, &args, static_cast<std::size_t>(tile.shared));
+    }
+
+    problem problem_;
+    shape shape_;
+    std::vector<phase_walk> phases_;
+    bulk_args args_{};
+    bool along_channels_ = false;
+    int unit_ = 1;
+};
+
+}  // namespace
+
+double bulk_seconds(const bulk_tile_size &tile, wide tiles, double steps) {
+    // A nominal device; what a tile starts and ends with is hidden where there are two, but the
+    // last of an odd number is alone.
+    constexpr double multiprocessors = 132, clock = 1.7e9, products = 2048, start = 2500,
+                     stored = 8;
+    const double area = static_cast<double>(tile.rows) * tile.columns;
+    const double step = std::max(
+        area * 64 / products, static_cast<double>(tile.rows + tile.columns) * 128 / tile.rate);
+    double rounds = std::max(1.0, std::ceil(static_cast<double>(tiles) / multiprocessors));
+    if (tile.at_once == 2 && rounds > 1 && static_cast<wide>(rounds) % 2 == 1) rounds += 0.5;
+    return rounds * (steps * step + (start + area / stored) / tile.at_once) / clock;
+}
+
+std::string refuse_bulk(const problem &p) {
+    if (p.type == data_type::f32) return "for 16-bit types";
+    if (!fits_32_bits(p)) return "sizes need 64-bit indices";
+    if (p.what == pass::backward_weights) return refuse_bulk_weights(p);
+    if (p.add || p.accumulate) return "adds nothing to its sums but a bias";
+    if (p.mb == 0 || p.ic == 0 || p.oc == 0 || p.groups == 0) return "an empty tensor";
+    for (const conv::axis &a : p.x)
+        if (a.src == 0 || a.dst == 0) return "an empty tensor";
+    const data_args cut = make_data_args(p, bulk_tile_sizes[0].rows, bulk_tile_sizes[0].columns);
+    if (cut.tiles >= wide{1} << 31) return "too many tiles";
+    if (phases_of(cut) > bulk_most_phases)
+        return "more than " + std::to_string(bulk_most_phases) + " phases of positions";
+    for (int i = 0; i < phases_of(cut); ++i) {
+        const phase_walk phase = find_phase(p, cut, i);
+        if (phase.is_empty) continue;
+        if (std::string why = refuse_walk(phase.axes); !why.empty()) return why;
+    }
+    return {};
+}
+
+prediction predict_bulk(
+    const problem &p, const architecture &on, const engines::plan_limits &limits) {
+    if (p.what == pass::backward_weights) return predict_bulk_weights(p, on, limits);
+    prediction made;
+    const shape s(p);
+    made.workspace = s.workspace();
+    const double packing =
+        s.input.direct() ? 0 : static_cast<double>(s.input.bytes()) * 3 / on.memory;
+    made.seconds = 6e-6 + packing + std::max(least_bytes(p) / on.memory, s.seconds);
+    return made;
+}
+
+std::unique_ptr<const engines::plan> make_bulk_plan(std::string_view name, const problem &p,
+    const architecture &on, const engines::plan_limits &limits) {
+    if (p.what == pass::backward_weights) return make_bulk_weights_plan(name, p, on, limits);
+    return std::make_unique<bulk_plan>(name, p, on, predict_bulk(p, on, limits));
+}
+
+}  // namespace convgrad::cuda

@@ -1,0 +1,74 @@
+// Products of warpgroups fed by the copy engine (compute capability 9.0): 16-bit types.
+#pragma once
+
+#include <span>
+
+#include "cuda/general.hpp"
+
+namespace convgrad::cuda {
+
+/// A tile that there are kernels for.
+struct bulk_tile_size {
+    int rows, columns, at_once, threads, shared, index;
+    double rate;  // bytes of stages in a cycle of a multiprocessor, as measured on an H200
+};
+template <int M, int N>
+constexpr bulk_tile_size bulk_size(int index, double rate) {
+    using tiles = bulk_tiles<M, N>;
+    return {
+        tiles::rows, tiles::columns, tiles::at_once, tiles::threads, tiles::shared, index, rate};
+}
+/// In the order of the kernels.
+constexpr bulk_tile_size bulk_tile_sizes[] = {bulk_size<2, 64>(0, 46), bulk_size<1, 128>(1, 36),
+    bulk_size<2, 128>(2, 42), bulk_size<1, 256>(3, 46)};
+
+/// The kernel for a tile, of the rows that start with `first`.
+constexpr kernel bulk_kernel(kernel first, const bulk_tile_size &tile, data_type type) {
+    return static_cast<kernel>(
+        static_cast<int>(first) + tile.index * 2 + (type == data_type::bf16 ? 0 : 1));
+}
+
+/// Seconds that a nominal device takes for tiles of `steps` stages each.
+double bulk_seconds(const bulk_tile_size &tile, wide tiles, double steps);
+
+/// One axis of a tensor as the copy engine walks along it: from `start` on, `count` times by
+/// `step`.
+struct pixel_axis {
+    wide length, start = 0, count, step = 1;
+    wide farthest = 0;  // the largest offset of a tap from there
+
+    pixel_axis(wide of, wide first, wide times, wide by, wide offset)
+        : length(of), start(first), count(times), step(by), farthest(offset) {}
+    /// All of a tensor's.
+    explicit pixel_axis(wide of) : length(of), count(of) {}
+};
+
+/// Why the engine cannot walk so; empty if it can.
+std::string refuse_walk(std::span<const pixel_axis, 3> axes);
+/// Whether the slowest axis counts.
+bool has_three_axes(const conv::problem &p);
+
+/// Boxes of 64 channels by `pixels` of a tensor that lies as `strides` say.
+tensor_map map_pixels(const lane &on, data_type type, const void *data,
+    const data_stride_args &strides, wide images, wide channels,
+    std::span<const pixel_axis, 3> axes, bool three_axes, int pixels);
+
+/// Boxes of 64 channels of one tap by `columns` rows of weights [row][tap][channel].
+tensor_map map_weights(const lane &on, data_type type, const void *data, wide rows, wide taps,
+    wide channels, int columns);
+
+/// Why a problem is none of these; empty if it is.
+std::string refuse_bulk(const conv::problem &p);
+prediction predict_bulk(
+    const conv::problem &p, const architecture &on, const engines::plan_limits &limits);
+std::unique_ptr<const engines::plan> make_bulk_plan(std::string_view name, const conv::problem &p,
+    const architecture &on, const engines::plan_limits &limits);
+
+/// The same of weights gradients, which the ones above end in.
+std::string refuse_bulk_weights(const conv::problem &p);
+prediction predict_bulk_weights(
+    const conv::problem &p, const architecture &on, const engines::plan_limits &limits);
+std::unique_ptr<const engines::plan> make_bulk_weights_plan(std::string_view name,
+    const conv::problem &p, const architecture &on, const engines::plan_limits &limits);
+
+}  // namespace convgrad::cuda

@@ -1,0 +1,94 @@
+// What the copy engine is told about tensors.
+#include <algorithm>
+
+#include "cuda/bulk.hpp"
+
+namespace convgrad::cuda {
+namespace {
+
+static_assert(sizeof(CUtensorMap) == sizeof(tensor_map));
+
+CUtensorMapDataType type_of(data_type type) {
+    return type == data_type::bf16 ? CU_TENSOR_MAP_DATA_TYPE_BFLOAT16
+                                   : CU_TENSOR_MAP_DATA_TYPE_FLOAT16;
+}
+
+/// The last corner of the box that positions lie in, from the tensor's last one.
+wide upper_corner(const pixel_axis &a) {
+    return a.start + (a.count - 1) * a.step - (a.length - 1);
+}
+
+}  // namespace
+
+bool has_three_axes(const conv::problem &p) {
+    const conv::axis &a = p.x[0];
+    return a.src != 1 || a.dst != 1 || a.kernel != 1 || a.pad != 0;
+}
+
+std::string refuse_walk(std::span<const pixel_axis, 3> axes) {
+    const bool three =
+        axes[0].length != 1 || axes[0].count != 1 || axes[0].start != 0 || axes[0].farthest != 0;
+    // What the engine has bits for.
+    const wide corner = three ? 16 : 128, offset = three ? 32 : 256;
+    constexpr wide most_step = 8;
+    for (const pixel_axis &a : axes) {
+        if (a.step > most_step) return "a stride that the copy engine cannot walk by";
+        if (a.farthest >= offset) return "taps farther apart than the copy engine reaches";
+        for (const wide at : {a.start, upper_corner(a)})
+            if (at < -corner || at >= corner)
+                return "positions farther outside than the copy engine reaches";
+    }
+    return {};
+}
+
+tensor_map map_pixels(const lane &on, data_type type, const void *data,
+    const data_stride_args &strides, wide images, wide channels,
+    std::span<const pixel_axis, 3> axes, bool three_axes, int pixels) {
+    constexpr wide element = 2, least_stride = 16;
+    cuuint64_t lengths[5] = {static_cast<cuuint64_t>(channels)}, steps[4];
+    cuuint32_t every[5] = {1};
+    int lower[3], upper[3];
+    cuuint32_t rank = 1;
+    // The stride of a length of one is never used, but has to be one.
+    const auto add = [&](wide length, wide stride, wide step) {
+        lengths[rank] = static_cast<cuuint64_t>(length);
+        steps[rank - 1] = static_cast<cuuint64_t>(length == 1 ? least_stride : stride * element);
+        every[rank++] = static_cast<cuuint32_t>(step);
+    };
+    for (std::size_t d = 3; d-- > (three_axes ? 0 : 1);) {
+        lower[2 - d] = static_cast<int>(axes[d].start);
+        upper[2 - d] = static_cast<int>(upper_corner(axes[d]));
+        add(axes[d].length, strides.x[d], axes[d].step);
+    }
+    add(images, strides.n, 1);
+    CUtensorMap map;
+    on.on().check(
+        the_driver().cuTensorMapEncodeIm2col(&map, type_of(type), rank, const_cast<void *>(data),
+            lengths, steps, lower, upper, 64, static_cast<cuuint32_t>(pixels), every,
+            CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
+            CU_TENSOR_MAP_L2_PROMOTION_L2_128B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE),
+        "describing a tensor to the copy engine");
+    tensor_map made;
+    std::copy_n(map.opaque, 16, made.words);
+    return made;
+}
+
+tensor_map map_weights(const lane &on, data_type type, const void *data, wide rows, wide taps,
+    wide channels, int columns) {
+    const cuuint64_t lengths[] = {static_cast<cuuint64_t>(channels), static_cast<cuuint64_t>(taps),
+        static_cast<cuuint64_t>(rows)},
+                     steps[] = {static_cast<cuuint64_t>(channels * 2),
+                         static_cast<cuuint64_t>(channels * taps * 2)};
+    const cuuint32_t box[] = {64, 1, static_cast<cuuint32_t>(columns)}, every[] = {1, 1, 1};
+    CUtensorMap map;
+    on.on().check(
+        the_driver().cuTensorMapEncodeTiled(&map, type_of(type), 3, const_cast<void *>(data),
+            lengths, steps, box, every, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
+            CU_TENSOR_MAP_L2_PROMOTION_L2_128B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE),
+        "describing weights to the copy engine");
+    tensor_map made;
+    std::copy_n(map.opaque, 16, made.words);
+    return made;
+}
+
+}  // namespace convgrad::cuda

@@ -1,0 +1,190 @@
+// Weights gradients of 16-bit types through Hopper's copy engine.
+#include <algorithm>
+#include <array>
+#include <cstdint>
+
+#include "cuda/bulk.hpp"
+#include "cuda/operand.hpp"
+#include "cuda/wgmma.hpp"
+
+namespace convgrad::cuda {
+namespace {
+
+using conv::problem;
+
+constexpr wide line = 64;             // channels
+constexpr wide merged_channels = 64;  // of groups of few
+constexpr wide depth = 64;            // positions of a stage
+
+using walk = std::array<pixel_axis, 3>;
+
+walk src_walk(const problem &p) {
+    const auto axis = [](const conv::axis &a) {
+        return pixel_axis(a.src, -a.pad, a.dst, a.stride, (a.kernel - 1) * a.dilation);
+    };
+    return {axis(p.x[0]), axis(p.x[1]), axis(p.x[2])};
+}
+walk dst_walk(const problem &p) {
+    return {pixel_axis(p.x[0].dst), pixel_axis(p.x[1].dst), pixel_axis(p.x[2].dst)};
+}
+
+/// What is computed: the problem of merged groups, in tiles of lines of taps and input channels by
+/// output channels, and parts of the positions. By the problem alone.
+struct shape {
+    wide groups;  // merged to one
+    problem merged;
+    operand src, dst;
+    wide lines;  // of a tap
+    bulk_tile_size tile;
+    wide tiles_m = 0, tiles_n = 0, tiles = 0;  // of one part
+    wide parts = 1;
+    double seconds = 1e30;  // of products and sums
+
+    explicit shape(const problem &p)
+        : groups(merged_groups(p, merged_channels)), merged(merge(p, groups)), src(merged, true),
+          dst(merged, false), lines(cover(merged.ic, line)), tile(bulk_tile_sizes[0]) {
+        for (const bulk_tile_size &t : bulk_tile_sizes) cut(t);
+    }
+    /// Takes a tile, and the parts that go with it, if they are faster than those before.
+    void cut(const bulk_tile_size &t) {
+        constexpr wide most_parts = 512;
+        constexpr double sum_rate = 2.5e12;  // bytes, written and read
+        const wide m = cover(merged.oc, t.columns),
+                   n = cover(taps_of(merged) * lines * line, t.rows), all = m * n * merged.groups;
+        const wide steps = std::max<wide>(1, cover(positions_of(merged), depth));
+        const double part_bytes =
+            8.0
+            * static_cast<double>(merged.groups * merged.oc * merged.ic / groups * taps_of(merged));
+        for (wide many = 1; many <= std::min(steps, most_parts); ++many) {
+            const double needs =
+                bulk_seconds(t, all * many, static_cast<double>(cover(steps, many)))
+                + static_cast<double>(many) * part_bytes / sum_rate;
+            if (needs >= seconds) continue;
+            seconds = needs;
+            parts = many;
+            tile = t;
+            tiles_m = m;
+            tiles_n = n;
+            tiles = all;
+        }
+    }
+    [[nodiscard]] std::size_t packed_bytes() const { return src.bytes() + dst.bytes(); }
+    /// Sums get what the limit leaves.
+    [[nodiscard]] engines::plan_limits rest(const engines::plan_limits &limits) const {
+        engines::plan_limits left = limits;
+        left.workspace = limits.workspace > packed_bytes() ? limits.workspace - packed_bytes() : 0;
+        return left;
+    }
+};
+
+class bulk_weights_plan final : public plan {
+public:
+    bulk_weights_plan(std::string_view name, const problem &p, const architecture &on,
+        const prediction &made, const engines::plan_limits &limits)
+        : problem_(p), shape_(p), sums_(p, shape_.parts, shape_.rest(limits)) {
+        weights_args &w = args_.weights;
+        w.mb = p.mb;
+        w.groups = p.groups;
+        w.ic = p.ic;
+        w.oc = p.oc;
+        for (std::size_t d = 0; d < 3; ++d) {
+            w.x[d] = to_args(p.x[d], false);
+            args_.start[d] = static_cast<int>(-p.x[d].pad);
+            args_.step[d] = static_cast<int>(p.x[d].stride);
+            args_.offset_step[d] = static_cast<int>(p.x[d].dilation);
+        }
+        w.src_strides = to_args(p.src);
+        w.dst_strides = to_args(p.dst);
+        w.taps = taps_of(p);
+        w.positions = positions_of(p);
+        w.parts = sums_.parts();
+        w.part_length = cover(cover(w.positions, w.parts), depth) * depth;
+        w.tiles_m = shape_.tiles_m;
+        w.tiles_n = shape_.tiles_n;
+        w.tiles = shape_.tiles * w.parts;
+        args_.groups = static_cast<int>(shape_.merged.groups);
+        args_.merged = static_cast<int>(shape_.groups);
+        args_.ic = static_cast<int>(shape_.merged.ic);
+        args_.oc = static_cast<int>(shape_.merged.oc);
+        args_.lines = static_cast<int>(shape_.lines);
+        args_.three_axes = has_three_axes(p) ? 1 : 0;
+        facts_.algorithm = name;
+        facts_.uses = code_for(on);
+        facts_.workspace = made.workspace;
+        facts_.seconds = made.seconds;
+        facts_.kept = engines::accuracy::accurate;
+    }
+    [[nodiscard]] std::string describe() const override {
+        const weights_args &w = args_.weights;
+        return "tile " + std::to_string(shape_.tile.rows) + "x"
+               + std::to_string(shape_.tile.columns) + ", " + std::to_string(w.parts) + " parts of "
+               + std::to_string(w.part_length) + " positions"
+               + (shape_.groups > 1 ? ", " + std::to_string(shape_.groups) + " groups merged" : "")
+               + (shape_.src.direct() ? "" : ", src packed first")
+               + (shape_.dst.direct() ? "" : ", diff_dst packed first");
+    }
+
+private:
+    void run(const conv::buffers &data, void *workspace, const lane &on) const override {
+        const problem &p = problem_;
+        const bulk_tile_size &tile = shape_.tile;
+        bulk_weights_args args = args_;
+        args.weights.src = data.src;
+        args.weights.dst = data.dst;
+        args.weights.partial = sums_.partial(workspace);
+        std::byte *const src_room = static_cast<std::byte *>(workspace) + sums_.workspace(),
+                         *const dst_room = src_room + shape_.src.bytes();
+        const operand::place src = shape_.src.read(data.src, src_room, on),
+                             dst = shape_.dst.read(data.dst, dst_room, on);
+        const auto map = [&](const operand::place &of, const walk &axes) {
+            return map_pixels(on, p.type, of.data, of.strides, p.mb,
+                shape_.merged.groups * of.group, axes, args.three_axes != 0,
+                static_cast<int>(depth));
+        };
+        args.src = map(src, src_walk(p));
+        args.dst = map(dst, dst_walk(p));
+        args.src_channels = static_cast<int>(src.group);
+        args.dst_channels = static_cast<int>(dst.group);
+        on.launch(bulk_kernel(kernel::bulk_weights_256x64_bf16, tile, p.type),
+            std::min<wide>(args.weights.tiles, wide{on.on().multiprocessors} * tile.at_once),
+            tile.threads, &args, static_cast<std::size_t>(tile.shared));
+        sums_.finish(p, data, workspace, on);
+    }
+
+    problem problem_;
+    shape shape_;
+    gradient_sums sums_;
+    bulk_weights_args args_{};
+};
+
+}  // namespace
+
+std::string refuse_bulk_weights(const problem &p) {
+    if (p.mb == 0 || p.ic == 0 || p.oc == 0 || p.groups == 0) return "an empty tensor";
+    for (const conv::axis &a : p.x)
+        if (a.src == 0 || a.dst == 0) return "an empty tensor";
+    if (std::string why = refuse_walk(src_walk(p)); !why.empty()) return why;
+    const shape s(p);
+    if (s.tiles * s.parts >= wide{1} << 31) return "too many tiles";
+    return {};
+}
+
+prediction predict_bulk_weights(
+    const problem &p, const architecture &on, const engines::plan_limits &limits) {
+    prediction made;
+    const shape s(p);
+    const gradient_sums sums(p, s.parts, s.rest(limits));
+    made.workspace = sums.workspace() + s.packed_bytes();
+    double packed = s.src.direct() ? 0 : static_cast<double>(s.src.bytes());
+    if (!s.dst.direct()) packed += static_cast<double>(s.dst.bytes());
+    made.seconds = 9e-6 + packed * 3 / on.memory + std::max(least_bytes(p) / on.memory, s.seconds);
+    return made;
+}
+
+std::unique_ptr<const engines::plan> make_bulk_weights_plan(std::string_view name, const problem &p,
+    const architecture &on, const engines::plan_limits &limits) {
+    return std::make_unique<bulk_weights_plan>(
+        name, p, on, predict_bulk_weights(p, on, limits), limits);
+}
+
+}  // namespace convgrad::cuda
