@@ -9,6 +9,7 @@
 #include <convgrad/error.hpp>
 
 #include "bindings.hpp"
+#include "cpu/batch_norm.hpp"
 
 namespace convgrad::python {
 namespace {
@@ -180,7 +181,40 @@ bool check(const native::view &input, const native::view &weight, const native::
     });
 }
 
-constexpr native::functions table{native::api_version, forward, backward, check, has_device};
+cpu::batch_norm norm_of(const native::norm &what) {
+    cpu::batch_norm made{static_cast<data_type>(what.type), what.channels_last, what.batch,
+        what.channels, what.positions};
+    if (what.bounds != nullptr) {
+        made.clamped = true;
+        made.low = what.bounds[0];
+        made.high = what.bounds[1];
+    }
+    return made;
+}
+
+bool norm_forward(const native::norm &what, const void *input, double epsilon, void *output,
+    float *mean, float *factor, float *variance, const native::complaint &report) {
+    return reported(report, [&] {
+        cpu::run(norm_of(what),
+            cpu::norm_forward{
+                input, {what.weight, what.bias}, epsilon, output, mean, factor, variance},
+            default_engine());
+    });
+}
+
+bool norm_backward(const native::norm &what, const void *grad, const void *input, const float *mean,
+    const float *factor, void *grad_input, float *grad_weight, float *grad_bias,
+    const native::complaint &report) {
+    return reported(report, [&] {
+        cpu::run(norm_of(what),
+            cpu::norm_backward{input, grad, {what.weight, what.bias}, mean, factor, grad_input,
+                grad_weight, grad_bias},
+            default_engine());
+    });
+}
+
+constexpr native::functions table{
+    native::api_version, forward, backward, check, norm_forward, norm_backward, has_device};
 
 }  // namespace
 

@@ -2,7 +2,7 @@
 
     model = convgrad.torch.accelerate(model)      # swaps the convolutions, keeps the parameters
 
-`conv1d` … `conv_transpose3d` have the signatures of `torch.nn.functional`; `Conv1d` …
+`BatchNorm1d` … `BatchNorm3d`, which `accelerate` swaps too, compute training steps on the CPU. `conv1d` … `conv_transpose3d` have the signatures of `torch.nn.functional`; `Conv1d` …
 `ConvTranspose3d` are subclasses of PyTorch's modules. Both are differentiable twice and more, work
 under `torch.compile` and autocast, and read and write channels_last tensors in place. On CUDA devices
 work goes to PyTorch's current stream, with scratch from PyTorch's allocator. What the library does not
@@ -34,12 +34,16 @@ from ._modules import (
     from_module,
 )
 from ._native import build as build_operators
+from ._norms import ReLU6, BatchNorm1d, BatchNorm2d, BatchNorm3d, ReLU
 from ._ops import native as _loaded
 from ._report import Layer, report
 
 native_operators: bool = _loaded is not None
 
 __all__ = [
+    "BatchNorm1d",
+    "BatchNorm2d",
+    "BatchNorm3d",
     "Conv1d",
     "Conv2d",
     "Conv3d",
@@ -47,6 +51,8 @@ __all__ = [
     "ConvTranspose2d",
     "ConvTranspose3d",
     "Layer",
+    "ReLU",
+    "ReLU6",
     "accelerate",
     "build_operators",
     "conv1d",

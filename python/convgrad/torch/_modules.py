@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from . import _policy
+from . import _norms, _policy
 from ._functions import convolution, has_engine, transposed
 
 _PLAIN = (F.conv1d, F.conv2d, F.conv3d)
@@ -133,21 +133,26 @@ _MODULES: dict[type[nn.Module], type[nn.Module]] = {
 
 
 def from_module(module: nn.Module) -> nn.Module:
-    """A module of this package that takes over a `torch.nn` convolution: the same parameters (not
-    copies), settings and hooks. Optimizers and state dictionaries do not notice.
+    """A module of this package that takes over a `torch.nn` convolution or batch normalisation: the
+    same parameters (not copies), settings and hooks. Optimizers and state dictionaries do not notice.
     """
-    made_type = _MODULES.get(type(module))
+    made_type = _MODULES.get(type(module)) or _norms.MODULES.get(type(module))
     if made_type is None:
         raise TypeError(
             f"{type(module).__name__} cannot be taken over; it must be one of "
-            + ", ".join(sorted(t.__name__ for t in _MODULES))
+            + ", ".join(sorted(t.__name__ for t in [*_MODULES, *_norms.MODULES]))
         )
     made: nn.Module = object.__new__(made_type)
     made.__dict__.update(module.__dict__)
     return made
 
 
-def accelerate(model: nn.Module, *, policy: str | Callable[[nn.Module], bool] = "all") -> nn.Module:
+def accelerate(
+    model: nn.Module,
+    *,
+    policy: str | Callable[[nn.Module], bool] = "all",
+    batch_norm: bool = True,
+) -> nn.Module:
     """Swaps all convolutions of a model, in place, and returns the model.
 
     Parameters stay the same objects, so it may be called before or after an optimizer is made.
@@ -159,6 +164,9 @@ def accelerate(model: nn.Module, *, policy: str | Callable[[nn.Module], bool] = 
     each, and the choice is kept (not under `torch.compile` or in the capture of a CUDA graph, where
     this library computes on CPUs, and on CUDA devices depthwise layers). Which one it is decides the
     last bits of the results. A function: this library computes the layers for which it is true.
+
+    Batch normalisations of models with convolutions are swapped as well, unless `batch_norm` is false:
+    their training steps on the CPU, where PyTorch may take longer for them than for the convolutions.
     """
     if not callable(policy) and policy not in ("all", "faster"):
         raise ValueError(f'policy is {policy!r}; it must be "all", "faster" or a function')
@@ -174,10 +182,16 @@ def accelerate(model: nn.Module, *, policy: str | Callable[[nn.Module], bool] = 
     if type(model) in _MODULES:
         return take(model)
     taken: dict[nn.Module, nn.Module] = {}  # one module used twice stays one
+    batch_norm = batch_norm and any(type(m) in _MODULES for m in model.modules())
     for parent in list(model.modules()):
         for name, child in parent._modules.items():
-            if child is not None and type(child) in _MODULES:
-                if child not in taken:
-                    taken[child] = take(child)
-                parent._modules[name] = taken[child]
+            if child is None or not _is_taken(type(child), batch_norm):
+                continue
+            if child not in taken:
+                taken[child] = take(child) if type(child) in _MODULES else from_module(child)
+            parent._modules[name] = taken[child]
     return model
+
+
+def _is_taken(kind: type[nn.Module], batch_norm: bool) -> bool:
+    return kind in _MODULES or (batch_norm and kind in _norms.MODULES)

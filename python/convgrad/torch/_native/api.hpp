@@ -9,7 +9,7 @@
 namespace convgrad::native {
 
 /// Goes up with every change of this file.
-inline constexpr int api_version = 2;
+inline constexpr int api_version = 3;
 /// Attribute of convgrad._core, and the name of the capsule in it.
 inline constexpr const char *capsule_name = "convgrad._core._native";
 
@@ -27,6 +27,15 @@ struct geometry {
     int axes;
     std::int64_t groups;
     bool transposed;
+};
+
+/// Batch normalisation of dense tensors (batch, channels, positions), or with channels last.
+struct norm {
+    int type;
+    bool channels_last;
+    std::int64_t batch, channels, positions;
+    const float *weight, *bias;  // null: ones and zeros
+    const float *bounds;         // null, or the lowest and the highest value
 };
 
 /// Where CUDA work goes: a stream of a device, and who has scratch for what is queued there next.
@@ -57,6 +66,12 @@ struct functions {
     /// Whether shapes and geometry fit together; the data of the views is not looked at.
     bool (*check)(
         const view &input, const view &weight, const geometry &where, const complaint &report);
+    /// See cpu/batch_norm.hpp.
+    bool (*norm_forward)(const norm &what, const void *input, double epsilon, void *output,
+        float *mean, float *factor, float *variance, const complaint &report);
+    bool (*norm_backward)(const norm &what, const void *grad, const void *input, const float *mean,
+        const float *factor, void *grad_input, float *grad_weight, float *grad_bias,
+        const complaint &report);
     /// Whether a CUDA device can be used: the engine, the driver and the device are there.
     bool (*has_device)(int device);
 };

@@ -17,6 +17,8 @@
 #include <torch/library.h>
 
 #include "call.hpp"
+#include "node.hpp"
+#include "norm.hpp"
 
 namespace {
 
@@ -140,17 +142,6 @@ saved_geometry keep(SymIntArrayRef stride, SymIntArrayRef pads_begin, SymIntArra
     const auto list = [](SymIntArrayRef a) { return saved_geometry::list(a.begin(), a.end()); };
     return {list(stride), list(pads_begin), list(pads_end), list(dilation), list(output_padding),
         transposed, std::move(groups)};
-}
-
-/// PyTorch has counted nodes in two ways.
-using node_pointer = std::decay_t<decltype(autograd::Edge::function)>;
-
-template <typename Node>
-auto make_node() {
-    if constexpr (std::is_same_v<node_pointer, std::shared_ptr<autograd::Node>>)
-        return std::shared_ptr<Node>(new Node(), [](Node *node) { deleteNode(node); });
-    else
-        return c10::make_intrusive<Node>();
 }
 
 class forward_node : public autograd::Node {
@@ -374,6 +365,10 @@ PyObject *convolve(PyObject *, PyObject *const *given, Py_ssize_t count) {
 
 PyMethodDef methods[] = {
     {"convolve", reinterpret_cast<PyCFunction>(reinterpret_cast<void *>(convolve)), METH_FASTCALL,
+        nullptr},
+    {"normalize", reinterpret_cast<PyCFunction>(reinterpret_cast<void *>(norm::normalize)),
+        METH_FASTCALL, nullptr},
+    {"bound", reinterpret_cast<PyCFunction>(reinterpret_cast<void *>(norm::bound)), METH_FASTCALL,
         nullptr},
     {nullptr, nullptr, 0, nullptr}};
 
