@@ -17,8 +17,8 @@ import argparse
 import contextlib
 import copy
 import json
-import os
 import math
+import os
 import resource
 import subprocess
 import sys

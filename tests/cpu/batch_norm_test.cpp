@@ -32,7 +32,7 @@ std::vector<const norm_kernels *> all_kernels() {
 class elements {
 public:
     elements(data_type type, dim count)
-        : type_(type), count_(count),
+        : type_(type),
           bytes_(static_cast<std::size_t>(count) * size_of(type) + guard, std::byte{0x5a}) {}
     void set(dim i, double v) { cpu::store_rounded(bytes_.data(), type_, i, v, false); }
     [[nodiscard]] double at(dim i) const {
@@ -49,7 +49,6 @@ public:
 private:
     static constexpr std::size_t guard = 64;
     data_type type_;
-    dim count_;
     std::vector<std::byte> bytes_;
 };
 

@@ -49,8 +49,8 @@ struct subject {
     operand output;
 };
 
-dg::op make(std::size_t id, dg::op::kind what, const std::vector<const operand *> &in,
-    const operand &out) {
+dg::op make(
+    std::size_t id, dg::op::kind what, const std::vector<const operand *> &in, const operand &out) {
     dg::op op(id, what, "op" + std::to_string(id));
     for (const operand *o : in) op.add_input(o->described());
     op.add_output(out.described());
