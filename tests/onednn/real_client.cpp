@@ -1,7 +1,9 @@
 // In front of a real oneDNN, where one is found (the tests set CONVGRAD_TEST_ONEDNN then): ops that
 // the drop-in has no part in compute, fusions stay whole, and tensors pass from one to the other.
+#include <atomic>
 #include <cmath>
 #include <cstdlib>
+#include <thread>
 
 #include "client.hpp"
 
@@ -91,30 +93,84 @@ TEST_F(RealClient, ReluIsFusedByWhoeverRunsIt) {
     EXPECT_EQ(s.dst.bytes, expected.bytes);
 }
 
+/// One for the process: what oneDNN 3.6 keeps compiled refers to its engine after that is gone.
+const dnnl::engine &lasting_engine() {
+    static const dnnl::engine engine = cpu_engine();
+    return engine;
+}
+
+/// Square → Convolution → Abs: three partitions, or two if oneDNN fuses Abs.
+struct mixed : spelled {
+    operand given{5, data_type::f32, l.src}, magnitudes{6, data_type::f32, l.dst};
+    operand expected = sum.blank();
+
+    mixed() {
+        given.fill(3);
+        operand squares = src.blank();
+        for (std::size_t i = 0; i < given.bytes.size() / 4; ++i) {
+            const float square = value_of(given, i) * value_of(given, i);
+            std::memcpy(&squares.bytes[4 * i], &square, 4);
+        }
+        compute_reference(op_kind::convolution, l.attrs, squares, weights, expected);
+    }
+    [[nodiscard]] std::vector<dg::partition> partitions() const {
+        return partitions_of({make(9, kind::Square, {&given}, src), convolution(),
+            make(12, kind::Abs, {&sum}, magnitudes)});
+    }
+    void run_on(const std::vector<dg::partition> &parts, const dnnl::stream &stream) {
+        step(parts.at(0), {&given}, src, stream);
+        if (parts.size() == 2) return step(parts[1], {&src, &weights}, magnitudes, stream);
+        step(parts.at(1), {&src, &weights}, sum, stream);
+        step(parts.at(2), {&sum}, magnitudes, stream);
+    }
+    [[nodiscard]] bool is_right() const {
+        for (std::size_t i = 0; i < expected.bytes.size() / 4; ++i)
+            if (value_of(magnitudes, i) != std::fabs(value_of(expected, i))) return false;
+        return true;
+    }
+
+private:
+    static void step(const dg::partition &part, const std::vector<operand *> &in, operand &out,
+        dnnl::stream stream) {
+        const dnnl::engine engine = stream.get_engine();
+        std::vector<dg::logical_tensor> described;
+        std::vector<dg::tensor> tensors;
+        for (operand *o : in) {
+            described.push_back(o->described());
+            tensors.push_back(o->on(engine));
+        }
+        part.compile(described, {out.described()}, engine)
+            .execute(stream, tensors, {out.on(engine)});
+    }
+};
+
 TEST_F(RealClient, TensorsPassFromOneToTheOther) {
-    // Square → Convolution → Abs: three partitions, or two if oneDNN fuses Abs.
-    spelled s;
-    operand given(5, data_type::f32, s.l.src), magnitudes(6, data_type::f32, s.l.dst);
-    given.fill(3);
-    operand squares = s.src.blank();
-    for (std::size_t i = 0; i < given.bytes.size() / 4; ++i) {
-        const float square = value_of(given, i) * value_of(given, i);
-        std::memcpy(&squares.bytes[4 * i], &square, 4);
-    }
-    operand expected = s.sum.blank();
-    compute_reference(op_kind::convolution, s.l.attrs, squares, s.weights, expected);
-    const auto parts = partitions_of({make(9, kind::Square, {&given}, s.src), s.convolution(),
-        make(12, kind::Abs, {&s.sum}, magnitudes)});
+    mixed m;
+    const auto parts = m.partitions();
     ASSERT_GE(parts.size(), 2U);
-    run(parts[0], {&given}, {&s.src});
-    if (parts.size() == 2) {
-        run(parts[1], {&s.src, &s.weights}, {&magnitudes});
-    } else {
-        run(parts[1], {&s.src, &s.weights}, {&s.sum});
-        run(parts[2], {&s.sum}, {&magnitudes});
-    }
-    for (std::size_t i = 0; i < expected.bytes.size() / 4; ++i)
-        EXPECT_EQ(value_of(magnitudes, i), std::fabs(value_of(expected, i)));
+    dnnl::stream stream(lasting_engine());
+    m.run_on(parts, stream);
+    stream.wait();
+    EXPECT_TRUE(m.is_right());
+}
+
+TEST_F(RealClient, ManyThreadsAndMixedGraphsOnOneStream) {
+    dnnl::stream stream(lasting_engine());
+    const std::vector<dg::partition> common = mixed().partitions();
+    std::atomic<int> wrong = 0;
+    const auto work = [&] {
+        for (int round = 0; round < 6; ++round)
+            for (const bool own : {false, true}) {
+                mixed m;
+                m.run_on(own ? m.partitions() : common, stream);
+                stream.wait();
+                wrong += m.is_right() ? 0 : 1;
+            }
+    };
+    std::vector<std::thread> threads;
+    for (int i = 0; i < 6; ++i) threads.emplace_back(work);
+    for (std::thread &t : threads) t.join();
+    EXPECT_EQ(wrong, 0);
 }
 
 }  // namespace
