@@ -44,13 +44,13 @@ void *allocate(std::size_t bytes, std::size_t alignment) {
     return p;
 }
 
-void *allocate_or_throw(std::size_t bytes, std::size_t alignment) {
+[[maybe_unused]] void *allocate_or_throw(std::size_t bytes, std::size_t alignment) {
     void *p = allocate(bytes, alignment);
     if (p == nullptr) throw std::bad_alloc();
     return p;
 }
 
-void release(void *p) {
+[[maybe_unused]] void release(void *p) {
     if (p == nullptr) return;
     --blocks;
     std::free(p);

@@ -402,7 +402,7 @@ FAKE_API dnnl_status_t dnnl_graph_op_create(
     dnnl_graph_op_t *op, std::size_t id, dnnl_graph_op_kind_t kind, const char *name) {
     auto made = std::make_unique<dnnl_graph_op>();
     made->id = id;
-    made->kind = static_cast<int>(kind);
+    std::memcpy(&made->kind, &kind, sizeof(kind));  // also one that the header does not have
     made->name = name;
     *op = made.release();
     return dnnl_success;
