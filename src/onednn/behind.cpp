@@ -45,13 +45,13 @@ struct search {
 };
 
 /// A library that was opened for one module only is not in the loader's order, and has different
-/// names: libdnnl.so.3, libdnnl.so.3.6, …
+/// names: libdnnl.so.3, libdnnl.so.3.6, libonednn_cpu_so.so, …
 int look_into(dl_phdr_info *info, std::size_t, void *data) {
     auto &wanted = *static_cast<search *>(data);
     const std::string_view path = info->dlpi_name == nullptr ? "" : info->dlpi_name;
     const std::size_t slash = path.rfind('/');
     const std::string_view file = slash == path.npos ? path : path.substr(slash + 1);
-    if (file.substr(0, 10) != "libdnnl.so") return 0;
+    if (!file.starts_with("libdnnl") && !file.starts_with("libonednn")) return 0;
     void *handle = dlopen(info->dlpi_name, RTLD_LAZY | RTLD_NOLOAD);
     if (handle == nullptr) return 0;
     void *symbol = dlsym(handle, wanted.name);

@@ -1,10 +1,11 @@
 #!/bin/sh
 # In front of oneDNN the trace says who runs a partition and why, and a library behind that cannot be
-# one is named on standard error. Usage: who.sh DELEGATION_CLIENT C_CLIENT FAKE_LIBRARY
+# one is named on standard error. Usage: who.sh DELEGATION_CLIENT C_CLIENT FAKE_LIBRARY LOCAL_CLIENT
 set -eu
 client=$1
 alone=$2
 fake=$3
+local_client=$4
 lines=$(CONVGRAD_VERBOSE=1 CONVGRAD_ONEDNN_POLICY=always "$client" --gtest_filter='*EveryOpRuns:*OtherPostOps*:*WhatTheyRefuse*:*KnownFaults*')
 expect() {
     echo "$lines" | grep -Eq "$1" || { echo "who: no line like: $1"; echo "$lines"; exit 1; }
@@ -38,3 +39,12 @@ said=$(CONVGRAD_ONEDNN_POLICY=sometimes "$client" --gtest_filter='*EveryOpRuns' 
 echo "$said" | grep -q 'CONVGRAD_ONEDNN_POLICY is "sometimes"; always, faster and correct are known'
 said=$(CONVGRAD_ONEDNN_MATH=quick CONVGRAD_ONEDNN_POLICY=always "$client" --gtest_filter='*EveryOpRuns' 2>&1)
 echo "$said" | grep -q 'CONVGRAD_ONEDNN_MATH is "quick"; strict, accurate and fast are known'
+# One that was opened for a module only is found by the names that it has in the field, and by no other.
+folder=$(mktemp -d)
+trap 'rm -rf "$folder"' EXIT
+for name in libdnnl.so.3 libdnnl-5e1f3a.so.3.6 libonednn_cpu_so.so; do
+    cp "$fake" "$folder/$name"
+    [ "$("$local_client" "$folder/$name")" = "version 3.99 capacity 77" ] || { echo "who: $name is not found"; exit 1; }
+done
+cp "$fake" "$folder/libother.so"
+[ "$("$local_client" "$folder/libother.so")" = "version 3.14 capacity 1024" ]
