@@ -87,14 +87,20 @@ inline bool leave_alone(const store_args &p) {
 }
 
 #ifdef __AVX512BF16__
+/// Lane i has low[i] and high[i] as bf16, none of them subnormal.
+inline V::vec paired(V::vec low, V::vec high) {
+    const __m512i pairs = _mm512_or_si512(
+        V::every(1), _mm512_slli_epi32(_mm512_add_epi32(V::every(1), _mm512_set1_epi32(16)), 16));
+    return _mm512_castsi512_ps(
+        _mm512_permutexvar_epi16(pairs, reinterpret_cast<__m512i>(_mm512_cvtne2ps_pbh(high, low))));
+}
+
 /// Up to 32 positions of up to 16 channels, in pairs of positions; false if a value is subnormal,
 /// which the instruction would flush.
 inline bool transpose_pairs(const store_args &p, dim c, dim x) {
     const dim h = smaller(16, p.channels - c), w = smaller(32, p.count - x);
     const float *from = p.c + x * p.c_xs + c;
     const V::vec bias = p.bias != nullptr ? V::load_as_n<f32_element>(p.bias + c, h) : V::zero();
-    const __m512i pairs = _mm512_or_si512(
-        V::every(1), _mm512_slli_epi32(_mm512_add_epi32(V::every(1), _mm512_set1_epi32(16)), 16));
     V::vec rows[16];
     unsigned subnormal = 0;
     const auto row = [&](dim i) {
@@ -110,8 +116,7 @@ inline bool transpose_pairs(const store_args &p, dim c, dim x) {
 #pragma GCC unroll 16
     for (int i = 0; i < 16; ++i) {
         const V::vec low = row(2 * i), high = row(2 * i + 1);
-        rows[i] = _mm512_castsi512_ps(_mm512_permutexvar_epi16(
-            pairs, reinterpret_cast<__m512i>(_mm512_cvtne2ps_pbh(high, low))));
+        rows[i] = paired(low, high);
     }
     // Lanes without a channel hold anything.
     if ((subnormal & V::first(h)) != 0) return false;
@@ -215,23 +220,64 @@ void store_positions(const store_args &p) {
     }
 }
 
+#ifdef __AVX512BF16__
+/// 32 channels of up to 16 positions, in pairs of channels; false if a value is subnormal.
+inline bool turn_pairs(const store_args &p, dim c, dim x) {
+    const dim w = smaller(16, p.count - x);
+    const __mmask16 some = V::first(w);
+    V::vec rows[16];
+    unsigned subnormal = 0;
+    const auto row = [&](dim i) {
+        V::vec v = _mm512_maskz_loadu_ps(some, p.c + (c + i) * p.c_cs + x);
+        if (p.bias != nullptr) v = V::add(v, V::set1(p.bias[c + i]));
+        if (p.relu) v = V::relu(v);
+        subnormal |= _mm512_fpclass_ps_mask(v, 0x20);
+        return v;
+    };
+#pragma GCC unroll 16
+    for (int i = 0; i < 16; ++i) {
+        const V::vec low = row(2 * i), high = row(2 * i + 1);
+        rows[i] = paired(low, high);
+    }
+    if ((subnormal & some) != 0) return false;
+    V::transpose(rows);
+    auto *out = static_cast<std::uint16_t *>(p.out) + x * p.xs + c;
+#pragma GCC unroll 16
+    for (int i = 0; i < 16; ++i)
+        if (i < w) _mm512_storeu_si512(out + i * p.xs, _mm512_castps_si512(rows[i]));
+    return true;
+}
+#endif
+
+/// Up to `lanes` channels of up to `lanes` positions.
+template <typename E>
+void turn_block(const store_args &p, dim c, dim x) {
+    const dim w = smaller(V::lanes, p.count - x), h = smaller(V::lanes, p.channels - c);
+    typename V::vec bias = V::zero(), rows[V::lanes];
+    if (p.bias != nullptr) bias = V::template load_as_n<f32_element>(p.bias + c, h);
+#pragma GCC unroll 16
+    for (int i = 0; i < V::lanes; ++i)
+        rows[i] =
+            i < h ? V::template load_as_n<f32_element>(p.c + (c + i) * p.c_cs + x, w) : V::zero();
+    V::transpose(rows);
+    for (dim i = 0; i < w; ++i)
+        leave<E>(p, p.bias != nullptr ? V::add(rows[i], bias) : rows[i], c, x + i, h);
+}
+
 /// Positions side by side in C, channels in out (NXC): transpose in registers.
 template <typename E>
 void store_back(const store_args &p) {
     for (dim x = 0; x < p.count; x += V::lanes) {
-        const dim w = smaller(V::lanes, p.count - x);
-        for (dim c = 0; c < p.channels; c += V::lanes) {
-            const dim h = smaller(V::lanes, p.channels - c);
-            typename V::vec bias = V::zero(), rows[V::lanes];
-            if (p.bias != nullptr) bias = V::template load_as_n<f32_element>(p.bias + c, h);
-#pragma GCC unroll 16
-            for (int i = 0; i < V::lanes; ++i)
-                rows[i] = i < h ? V::template load_as_n<f32_element>(p.c + (c + i) * p.c_cs + x, w)
-                                : V::zero();
-            V::transpose(rows);
-            for (dim i = 0; i < w; ++i)
-                leave<E>(p, p.bias != nullptr ? V::add(rows[i], bias) : rows[i], c, x + i, h);
-        }
+        dim c = 0;
+#ifdef __AVX512BF16__
+        if constexpr (std::is_same_v<E, bf16_element>)
+            for (; p.add == nullptr && !p.accumulate && c + 32 <= p.channels; c += 32)
+                if (!turn_pairs(p, c, x)) {
+                    turn_block<E>(p, c, x);
+                    turn_block<E>(p, c + V::lanes, x);
+                }
+#endif
+        for (; c < p.channels; c += V::lanes) turn_block<E>(p, c, x);
     }
 }
 
