@@ -150,7 +150,7 @@ constexpr rate_table avx512_dot2 = {
         .gathered = 0.052,
         .far = 0.532,
         .lines = 4.04,
-        .results_apart = 0.25,
+        .results_apart = 0.12,
         .result_lines = 2.69,
         .weights = 0.115,
         .spilled = 0.11},
@@ -175,7 +175,7 @@ constexpr rate_table avx512_dot2 = {
         .copied = 0.966,
         .turned = 0.533,
         .lines = 0.367,
-        .results_apart = 0.168,
+        .results_apart = 0.1,
         .result_lines = 3.76,
         .weights = 0.485},
     // folded_weights

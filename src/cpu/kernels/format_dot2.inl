@@ -32,6 +32,16 @@ struct F {
             V::spaced_bits(p, step, m), _mm512_slli_epi32(V::spaced_bits(p2, step, m2), 16));
     }
 
+    /// 16 elements side by side of each row.
+    static __m512i join_whole(const std::uint16_t *p, const std::uint16_t *p2) {
+        const auto load = [](const std::uint16_t *from) {
+            return _mm256_loadu_si256(reinterpret_cast<const __m256i *>(from));
+        };
+        const __m512i pairs = _mm512_or_si512(V::every(1),
+            _mm512_slli_epi32(_mm512_add_epi32(V::every(1), _mm512_set1_epi32(16)), 16));
+        return _mm512_permutexvar_epi16(
+            pairs, _mm512_inserti64x4(_mm512_castsi256_si512(load(p)), load(p2), 1));
+    }
     /// Units of elements side by side in two rows, 32 at a time; how many of `count`.
     template <typename E>
     static dim join_rows(
@@ -62,6 +72,7 @@ struct F {
     }
     template <typename E>
     static V::vec units_across(const std::uint16_t *p, dim xs, dim cs, dim n, dim width, watch &w) {
+        if (xs == 1 && n > 1 && width >= 16) return seen(join_whole(p, p + cs), w);
         const __mmask16 m = V::first(width);
         return seen(join(p, m, n > 1 ? p + cs : p, n > 1 ? m : __mmask16{0}, xs), w);
     }
@@ -91,6 +102,8 @@ struct F {
     template <typename E>
     static V::vec positions_across(const std::uint16_t *row, dim lo, dim hi,
         const std::uint16_t *row2, dim lo2, dim hi2, dim xs, dim width, watch &w) {
+        if (xs == 1 && width >= 16 && lo <= 0 && hi >= 16 && lo2 <= 0 && hi2 >= 16)
+            return seen(join_whole(row, row2), w);
         const __mmask16 m = V::first(width);
         return seen(join(row, static_cast<__mmask16>(m & V::lanes_of(lo, hi)), row2,
                         static_cast<__mmask16>(m & V::lanes_of(lo2, hi2)), xs),
