@@ -57,6 +57,8 @@ constexpr algorithm algorithms[] = {
     {"cuda.staged", accuracy::strict, &any, &refuse_staged, &predict_staged, &make_staged_plan},
     {"cuda.depthwise", accuracy::strict, &any, &refuse_depthwise, &predict_depthwise,
         &make_depthwise_plan},
+    {"cuda.halo", accuracy::accurate, &has_warpgroups, &refuse_halo, &predict_halo,
+        &make_halo_plan},
     {"cuda.bulk", accuracy::accurate, &has_warpgroups, &refuse_bulk, &predict_bulk,
         &make_bulk_plan},
     {"cuda.wgmma", accuracy::accurate, &has_warpgroups, &refuse_wgmma, &predict_wgmma,

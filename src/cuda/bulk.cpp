@@ -2,7 +2,6 @@
 #include "cuda/bulk.hpp"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <cstdint>
 
@@ -21,42 +20,6 @@ constexpr wide merged_channels = 64;  // of groups of few
 
 bool is_backward(const problem &p) {
     return p.what == pass::backward_data;
-}
-
-using walk = std::array<pixel_axis, 3>;
-
-/// A phase as the kernel has it, and how the copy engine walks.
-struct phase_walk {
-    bulk_phase args{};
-    walk axes{pixel_axis(1), pixel_axis(1), pixel_axis(1)};
-    bool is_empty = false;  // no position reads anything
-};
-
-phase_walk find_phase(const problem &p, const data_args &a, int number) {
-    phase_walk made;
-    for (std::size_t d = 3; d-- > 0;) {
-        const int phases = static_cast<int>(a.phases[d]);
-        const axis_phase<int> f = make_phase<int>(a.x[d], is_backward(p), number % phases);
-        number /= phases;
-        bulk_phase &b = made.args;
-        const int reach = f.shift * (f.taps - 1);
-        b.count[d] = f.count;
-        b.taps[d] = f.taps;
-        b.first_tap[d] = f.tap_first;
-        b.tap_step[d] = f.tap_step;
-        b.start[d] = f.in_first + std::min(0, reach);
-        b.offset[d] = std::max(0, -reach);
-        b.offset_step[d] = f.shift;
-        b.out_first[d] = f.out_first;
-        made.is_empty = made.is_empty || f.taps == 0 || f.count == 0;
-        if (f.taps == 0 || f.count == 0) continue;
-        made.axes[d] = {f.in, b.start[d], f.count, f.in_step, std::max(reach, -reach)};
-    }
-    return made;
-}
-
-wide phases_of(const data_args &a) {
-    return a.phases[0] * a.phases[1] * a.phases[2];
 }
 
 /// What is computed: the problem of merged groups.
@@ -90,21 +53,6 @@ struct shape {
     [[nodiscard]] wide lines() const { return cover(in, line); }
 };
 
-/// How many neighbouring positions of the output are neighbours in memory, aligned for all.
-int position_unit(const problem &p) {
-    const conv::data_strides &out = is_backward(p) ? p.src : p.dst;
-    wide next = 1;
-    for (std::size_t d = 3; d-- > 0;) {
-        const wide length = is_backward(p) ? p.x[d].src : p.x[d].dst;
-        if (is_backward(p) && p.x[d].stride != 1) return 1;
-        if (length != 1 && out.x[d] != next) return 1;
-        next *= length;
-    }
-    int unit = 8;
-    while (next % unit != 0 || out.n % unit != 0 || out.c % unit != 0) unit /= 2;
-    return unit;
-}
-
 class bulk_plan final : public plan {
 public:
     bulk_plan(
@@ -128,10 +76,7 @@ public:
             phases_.push_back(find_phase(p, args_.data, i));
             args_.phase[i] = phases_.back().args;
         }
-        const conv::data_strides &out = is_backward(p) ? p.src : p.dst;
-        along_channels_ = out.c == 1 && shape_.out % 8 == 0 && out.n % 8 == 0 && out.x[0] % 8 == 0
-                          && out.x[1] % 8 == 0 && out.x[2] % 8 == 0;
-        unit_ = position_unit(p);
+        store_ = find_store(p, shape_.out, 0);
         facts_.algorithm = name;
         facts_.uses = code_for(on);
         facts_.workspace = made.workspace;
@@ -155,8 +100,8 @@ private:
         args.data.weights = data.weights;
         bind(args.data.end, p, data);
         const auto out = reinterpret_cast<std::uintptr_t>(args.data.end.out);
-        args.along_channels = along_channels_ && out % 16 == 0 ? 1 : 0;
-        args.unit = unit_;
+        args.along_channels = store_.along_channels && out % 16 == 0 ? 1 : 0;
+        args.unit = store_.unit;
         while (out % (2 * static_cast<std::uintptr_t>(args.unit)) != 0) args.unit /= 2;
         auto *const room = static_cast<std::byte *>(workspace);
         const void *const weights =
@@ -179,11 +124,60 @@ private:
     shape shape_;
     std::vector<phase_walk> phases_;
     bulk_args args_{};
-    bool along_channels_ = false;
-    int unit_ = 1;
+    store_form store_{};
 };
 
 }  // namespace
+
+phase_walk find_phase(const problem &p, const data_args &a, int number) {
+    phase_walk made;
+    for (std::size_t d = 3; d-- > 0;) {
+        const int phases = static_cast<int>(a.phases[d]);
+        const axis_phase<int> f = make_phase<int>(a.x[d], is_backward(p), number % phases);
+        number /= phases;
+        bulk_phase &b = made.args;
+        const int reach = f.shift * (f.taps - 1);
+        b.count[d] = f.count;
+        b.taps[d] = f.taps;
+        b.first_tap[d] = f.tap_first;
+        b.tap_step[d] = f.tap_step;
+        b.start[d] = f.in_first + std::min(0, reach);
+        b.offset[d] = std::max(0, -reach);
+        b.offset_step[d] = f.shift;
+        b.out_first[d] = f.out_first;
+        made.is_empty = made.is_empty || f.taps == 0 || f.count == 0;
+        if (f.taps == 0 || f.count == 0) continue;
+        made.axes[d] = {f.in, b.start[d], f.count, f.in_step, std::max(reach, -reach)};
+    }
+    return made;
+}
+
+store_form find_store(const problem &p, wide channels, wide row) {
+    const conv::data_strides &out = is_backward(p) ? p.src : p.dst;
+    const auto length = [&](std::size_t d) { return is_backward(p) ? p.x[d].src : p.x[d].dst; };
+    store_form form{out.c == 1 && channels % 8 == 0 && out.n % 8 == 0 && out.x[0] % 8 == 0
+                        && out.x[1] % 8 == 0 && out.x[2] % 8 == 0,
+        1};
+    wide next = 1;
+    for (std::size_t d = 3; d-- > 0; next *= length(d)) {
+        if (is_backward(p) && p.x[d].stride != 1) return form;
+        if (length(d) != 1 && out.x[d] != next && (d == 2 || row == 0)) return form;
+    }
+    form.unit = 8;
+    const wide run = row == 0 ? next : length(2);
+    while (run % form.unit != 0 || row % form.unit != 0 || out.n % form.unit != 0
+           || out.c % form.unit != 0 || (row != 0 && out.x[1] % form.unit != 0))
+        form.unit /= 2;
+    return form;
+}
+
+double store_form::seconds(const problem &p, const architecture &on) const {
+    if (along_channels || unit == 8) return 0;
+    const wide stored = is_backward(p)
+                            ? p.mb * p.groups * p.ic * p.x[0].src * p.x[1].src * p.x[2].src
+                            : positions_of(p) * p.groups * p.oc;
+    return static_cast<double>(stored) * (unit == 4 ? 1 : 3) / on.memory;
+}
 
 double bulk_seconds(const bulk_tile_size &tile, wide tiles, double steps) {
     // A nominal device; what a tile starts and ends with is hidden where there are two, but the
@@ -226,7 +220,8 @@ prediction predict_bulk(
     made.workspace = s.workspace();
     const double packing =
         s.input.direct() ? 0 : static_cast<double>(s.input.bytes()) * 3 / on.memory;
-    made.seconds = 6e-6 + packing + std::max(least_bytes(p) / on.memory, s.seconds);
+    made.seconds = 6e-6 + packing + find_store(p, s.out, 0).seconds(p, on)
+                   + std::max(least_bytes(p) / on.memory, s.seconds);
     return made;
 }
 

@@ -1,6 +1,7 @@
 // Products of warpgroups fed by the copy engine (compute capability 9.0): 16-bit types.
 #pragma once
 
+#include <array>
 #include <span>
 
 #include "cuda/general.hpp"
@@ -43,6 +44,28 @@ struct pixel_axis {
     explicit pixel_axis(wide of) : length(of), count(of) {}
 };
 
+/// A phase of positions as kernels have it, and how the copy engine walks through it.
+struct phase_walk {
+    bulk_phase args{};
+    std::array<pixel_axis, 3> axes{pixel_axis(1), pixel_axis(1), pixel_axis(1)};
+    bool is_empty = false;  // no position reads anything
+};
+phase_walk find_phase(const conv::problem &p, const data_args &a, int number);
+constexpr wide phases_of(const data_args &a) {
+    return a.phases[0] * a.phases[1] * a.phases[2];
+}
+
+/// How results are stored: pieces of eight channels, or so many neighbouring positions at once.
+struct store_form {
+    bool along_channels;
+    int unit;
+    /// Seconds that short pieces take beyond what whole ones take.
+    [[nodiscard]] double seconds(const conv::problem &p, const architecture &on) const;
+};
+/// Of `channels` of a merged group. Positions run through images, or (`row` is not 0) through rows
+/// of that length.
+store_form find_store(const conv::problem &p, wide channels, wide row);
+
 /// Why the engine cannot walk so; empty if it can.
 std::string refuse_walk(std::span<const pixel_axis, 3> axes);
 /// Whether the slowest axis counts.
@@ -53,6 +76,10 @@ tensor_map map_pixels(const lane &on, data_type type, const void *data,
     const data_stride_args &strides, wide images, wide channels,
     std::span<const pixel_axis, 3> axes, bool three_axes, int pixels);
 
+/// Boxes of 64 channels by whole rows of `lengths` (columns, rows, images) of such a tensor.
+tensor_map map_rows(const lane &on, data_type type, const void *data,
+    const data_stride_args &strides, const conv::problem &p, wide channels,
+    std::span<const wide, 3> lengths);
 /// Boxes of 64 channels of one tap by `columns` rows of weights [row][tap][channel].
 tensor_map map_weights(const lane &on, data_type type, const void *data, wide rows, wide taps,
     wide channels, int columns);
@@ -70,5 +97,12 @@ prediction predict_bulk_weights(
     const conv::problem &p, const architecture &on, const engines::plan_limits &limits);
 std::unique_ptr<const engines::plan> make_bulk_weights_plan(std::string_view name,
     const conv::problem &p, const architecture &on, const engines::plan_limits &limits);
+
+/// Data passes whose taps share what is copied (stride 1): see halo.cpp.
+std::string refuse_halo(const conv::problem &p);
+prediction predict_halo(
+    const conv::problem &p, const architecture &on, const engines::plan_limits &limits);
+std::unique_ptr<const engines::plan> make_halo_plan(std::string_view name, const conv::problem &p,
+    const architecture &on, const engines::plan_limits &limits);
 
 }  // namespace convgrad::cuda

@@ -73,6 +73,31 @@ tensor_map map_pixels(const lane &on, data_type type, const void *data,
     return made;
 }
 
+tensor_map map_rows(const lane &on, data_type type, const void *data,
+    const data_stride_args &strides, const conv::problem &p, wide channels,
+    std::span<const wide, 3> lengths) {
+    const bool backward = p.what == conv::pass::backward_data;
+    const auto size = [](wide n) { return static_cast<cuuint64_t>(n); };
+    const auto length = [&](std::size_t d) { return backward ? p.x[d].dst : p.x[d].src; };
+    // The stride of a length of one is never used, but has to be one.
+    const auto step = [&](wide of, wide stride) { return size(of == 1 ? 16 : stride * 2); };
+    const cuuint64_t all[] = {size(channels), size(length(2)), size(length(1)), size(p.mb)},
+                     steps[] = {step(length(2), strides.x[2]), step(length(1), strides.x[1]),
+                         step(p.mb, strides.n)};
+    const cuuint32_t box[] = {64, static_cast<cuuint32_t>(lengths[0]),
+        static_cast<cuuint32_t>(lengths[1]), static_cast<cuuint32_t>(lengths[2])},
+                     every[] = {1, 1, 1, 1};
+    CUtensorMap map;
+    on.on().check(
+        the_driver().cuTensorMapEncodeTiled(&map, type_of(type), 4, const_cast<void *>(data), all,
+            steps, box, every, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
+            CU_TENSOR_MAP_L2_PROMOTION_L2_128B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE),
+        "describing rows to the copy engine");
+    tensor_map made;
+    std::copy_n(map.opaque, 16, made.words);
+    return made;
+}
+
 tensor_map map_weights(const lane &on, data_type type, const void *data, wide rows, wide taps,
     wide channels, int columns) {
     const cuuint64_t lengths[] = {static_cast<cuuint64_t>(channels), static_cast<cuuint64_t>(taps),

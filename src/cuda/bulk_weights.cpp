@@ -47,7 +47,7 @@ struct shape {
     }
     /// Takes a tile, and the parts that go with it, if they are faster than those before.
     void cut(const bulk_tile_size &t) {
-        constexpr wide most_parts = 512;
+        constexpr wide most_parts = 512, most_rounds = 12, multiprocessors = 132;
         constexpr double sum_rate = 2.5e12;  // bytes, written and read
         const wide m = cover(merged.oc, t.columns),
                    n = cover(taps_of(merged) * lines * line, t.rows), all = m * n * merged.groups;
@@ -55,7 +55,10 @@ struct shape {
         const double part_bytes =
             8.0
             * static_cast<double>(merged.groups * merged.oc * merged.ic / groups * taps_of(merged));
-        for (wide many = 1; many <= std::min(steps, most_parts); ++many) {
+        // As many as fill whole rounds of a nominal device.
+        for (wide rounds = 1; rounds <= most_rounds; ++rounds) {
+            const wide many = std::clamp<wide>(
+                rounds * multiprocessors / std::max<wide>(1, all), 1, std::min(steps, most_parts));
             const double needs =
                 bulk_seconds(t, all * many, static_cast<double>(cover(steps, many)))
                 + static_cast<double>(many) * part_bytes / sum_rate;
@@ -164,8 +167,11 @@ std::string refuse_bulk_weights(const problem &p) {
     for (const conv::axis &a : p.x)
         if (a.src == 0 || a.dst == 0) return "an empty tensor";
     if (std::string why = refuse_walk(src_walk(p)); !why.empty()) return why;
-    const shape s(p);
-    if (s.tiles * s.parts >= wide{1} << 31) return "too many tiles";
+    // However they are cut.
+    constexpr wide least_area = 128 * 64, most_parts = 512;
+    if (cover(p.oc, line) * cover(taps_of(p) * p.ic, line) * line * line / least_area * p.groups
+        >= (wide{1} << 31) / most_parts / 4)
+        return "too many tiles";
     return {};
 }
 

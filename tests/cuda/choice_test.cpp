@@ -92,15 +92,20 @@ TEST(cuda_choice, dense_16_bit_layers_take_the_copy_engine) {
     for (const pass what : all_passes)
         for (const data_type type : {data_type::bf16, data_type::f16})
             for (const data_layout layout : {data_layout::nxc, data_layout::ncx}) {
-                problem p = layer(what, 1, 128, 128, 28, 3, 1, layout);
-                p.type = p.out_type = type;
-                EXPECT_EQ(cuda::make_plan(p, hopper, {})->algorithm(), "cuda.bulk");
-                EXPECT_EQ(cuda::make_plan(p, ampere, {})->algorithm(), "cuda.dense");
-                // Nine phases of positions are more than it knows.
-                if (what != pass::backward_data) continue;
-                p = layer(what, 1, 128, 128, 28, 3, 3, layout);
-                p.type = p.out_type = type;
-                EXPECT_EQ(cuda::make_plan(p, hopper, {})->algorithm(), "cuda.wgmma");
+                const auto choose = [&](const architecture &on, dim size, dim kernel, dim stride,
+                                        dim channels = 128) {
+                    problem p = layer(what, 1, channels, channels, size, kernel, stride, layout);
+                    p.type = p.out_type = type;
+                    return std::string(cuda::make_plan(p, on, {})->algorithm());
+                };
+                EXPECT_EQ(choose(hopper, 28, 1, 1), "cuda.bulk");
+                EXPECT_EQ(choose(hopper, 28, 3, 2), "cuda.bulk");
+                EXPECT_EQ(choose(ampere, 28, 3, 1), "cuda.dense");
+                // Taps of stride 1 share what is copied, where rows are stored in whole pieces.
+                const bool shares = what != pass::backward_weights && layout == data_layout::nxc;
+                EXPECT_EQ(choose(hopper, 56, 3, 1, 64), shares ? "cuda.halo" : "cuda.bulk");
+                // Nine phases of positions are more than they know.
+                if (what == pass::backward_data) EXPECT_EQ(choose(hopper, 28, 3, 3), "cuda.wgmma");
             }
 }
 

@@ -56,6 +56,15 @@ __device__ inline void copy_pixels(
             "h"(b.offset[2]), "h"(b.offset[1])
             : "memory");
 }
+/// Whole rows of 64 channels of neighbouring images, from (y, x) on.
+__device__ inline void copy_rows(
+    unsigned to, const tensor_map &map, unsigned barrier, int channel, int x, int y, int image) {
+    asm volatile("cp.async.bulk.tensor.4d.shared::cluster.global"
+                 ".mbarrier::complete_tx::bytes [%0], [%1, {%3,%4,%5,%6}], [%2];" ::"r"(to),
+                 "l"(reinterpret_cast<std::uint64_t>(&map)), "r"(barrier), "r"(channel), "r"(x),
+                 "r"(y), "r"(image)
+                 : "memory");
+}
 /// A box of rows of one tap of the weights.
 __device__ inline void copy_weights(
     unsigned to, const tensor_map &map, unsigned barrier, int channel, int tap, int row) {
