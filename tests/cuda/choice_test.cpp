@@ -105,7 +105,9 @@ TEST(cuda_choice, dense_16_bit_layers_take_the_copy_engine) {
                 const bool shares = what != pass::backward_weights && layout == data_layout::nxc;
                 EXPECT_EQ(choose(hopper, 56, 3, 1, 64), shares ? "cuda.halo" : "cuda.bulk");
                 // Nine phases of positions are more than they know.
-                if (what == pass::backward_data) EXPECT_EQ(choose(hopper, 28, 3, 3), "cuda.wgmma");
+                if (what == pass::backward_data) {
+                    EXPECT_EQ(choose(hopper, 28, 3, 3), "cuda.wgmma");
+                }
             }
 }
 
