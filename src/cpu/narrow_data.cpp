@@ -9,12 +9,11 @@
 #include "cpu/narrow_data.hpp"
 
 #include <algorithm>
-#include <bit>
 #include <cstring>
 
 #include "cpu/element.hpp"
+#include "cpu/narrow_parts.hpp"
 #include "cpu/tasks.hpp"
-#include "cpu/tiled.hpp"
 #include "cpu/workspace_limit.hpp"
 
 namespace convgrad::cpu {
@@ -26,47 +25,7 @@ constexpr dim most_tasks = dim{1} << 30;
 constexpr dim most_vectors = 4;
 constexpr dim weights_most = 1 << 20;  // that stay packed
 
-/// A unit of weights: one value as f32, or two as they are.
-struct unit_writer {
-    const kernel_set &kernels;
-    value_range range;
-
-    template <typename T>
-    [[nodiscard]] std::uint32_t operator()(const T *from, dim step, dim n) {
-        if (kernels.format == operand_format::fma) {
-            const float v = conv::to_float(*from);
-            range.nonfinite = range.nonfinite || v * 0 != 0;
-            return std::bit_cast<std::uint32_t>(v);
-        }
-        std::uint32_t unit = 0;
-        for (dim i = 0; i < n; ++i) {
-            const std::uint32_t bits =
-                std::bit_cast<std::uint32_t>(conv::to_float(from[i * step])) >> 16;
-            const auto exponent = static_cast<std::uint8_t>(bits >> 7 & 255);
-            range.merge(
-                {exponent == 255, (bits & 0x7fff) != 0 ? exponent : std::uint8_t{255}, exponent});
-            unit |= bits << 16 * i;
-        }
-        return unit;
-    }
-};
-
 }  // namespace
-
-struct narrow_data::task : group_place {
-    const conv::buffers *data;
-};
-
-struct narrow_data::scratch {
-    char *weights;
-    char *patch;
-    float *c;
-    float *bias;
-    dim *runs;  // two lists of as many entries as there are taps
-    char *exact;
-    dim held = -1;  // first group whose weights and bias are here
-    value_range weights_range;
-};
 
 narrow_data::narrow_data(const conv::problem &p, const kernel_set &kernels, const kernel_set *exact,
     int threads, std::size_t workspace_limit)
@@ -104,17 +63,28 @@ dim narrow_data::chunk_channels(dim chunk) const {
     return std::min(k_chunk_, roles_.in_c - chunk * k_chunk_);
 }
 
+bool narrow_data::in_quads() const {
+    return kernels_.quad_product != nullptr && chunks_ == 1 && roles_.in.c == 1
+           && roles_.out_c % 4 == 0
+           && (roles_.in_c % 8 == 0
+               || (roles_.in_c == 4 && p_.groups % 2 == 0 && groups_ % 2 == 0));
+}
+
 void narrow_data::choose(int threads) {
     chunks_ = div_up(roles_.in_c, channels_wanted);
     k_chunk_ = round_up_to(div_up(roles_.in_c, chunks_), kernels_.k_per_unit);
     chunks_ = div_up(roles_.in_c, k_chunk_);
     const dim widest = std::max(roles_.in_c, roles_.out_c);
     groups_ = chunks_ > 1 ? 1 : std::clamp<dim>(channels_wanted / widest, 1, p_.groups);
-    const dim each = 4 * groups_
-                     * (units(k_chunk_)
-                         + roles_.out_c
-                               * static_cast<dim>(walk_[0].phases.size() * walk_[1].phases.size()
-                                                  * walk_[2].phases.size()));
+    dim each = 4 * groups_
+               * (units(k_chunk_)
+                   + roles_.out_c
+                         * static_cast<dim>(walk_[0].phases.size() * walk_[1].phases.size()
+                                            * walk_[2].phases.size()));
+    if (in_quads()) {  // 16-bit, and a row of C at a time
+        groups_ = std::min(2 * groups_, p_.groups);
+        each = 2 * groups_ * roles_.in_c;
+    }
     dim positions = std::max<dim>(64, tile_bytes / each);
     const dim tasks_per_tile = div_up(p_.groups, groups_) * p_.mb;
     if (threads > 1)
@@ -132,6 +102,11 @@ void narrow_data::settle() {
         tiles_[a] = div_up(walk_[a].longest, tile_[a]);
     }
     const dim slack = most_vectors * kernels_.lanes;
+    pixels_ =
+        kernels_.quad_product != nullptr && chunks_ == 1 && roles_.in.c == 1
+        && roles_.out_c % 4 == 0
+        && (roles_.in_c % 8 == 0 || (roles_.in_c == 4 && p_.groups % 2 == 0 && groups_ % 2 == 0));
+    pixel_bytes_ = round_up_to(2 * groups_ * roles_.in_c, 64);
     patch_pitch_ = round_up_to(patch_positions, 16);
     plane_pitch_ = round_up_to((tile_[1] - 1) * patch_[2].length + tile_[2], kernels_.lanes);
     c_pitch_ = round_up_to(tile_[0] * plane_pitch_ + slack, 16);
@@ -139,8 +114,10 @@ void narrow_data::settle() {
     tap_patch_.clear();
     tap_packed_.clear();
     for (std::size_t tap = 0; tap < taps_of_.patch.size(); ++tap) {
-        tap_patch_.push_back(4 * taps_of_.patch[tap]);
-        tap_packed_.push_back(4 * static_cast<dim>(tap) * units(k_chunk_) * roles_.out_c);
+        const auto index = static_cast<dim>(tap);
+        tap_patch_.push_back((pixels_ ? pixel_bytes_ : 4) * taps_of_.patch[tap]);
+        tap_packed_.push_back(pixels_ ? 64 * index * quad_units() * quad_vectors()
+                                      : 4 * index * units(k_chunk_) * roles_.out_c);
     }
     keep_weights_ = 4 * chunks_ * weights_units() <= weights_most;
     group_blocks_ = div_up(p_.groups, groups_);
@@ -170,9 +147,12 @@ narrow_data::scratch narrow_data::lay_out(memory_walk &memory) const {
     const dim slack = most_vectors * kernels_.lanes;
     scratch s{};
     s.weights = memory.take<char>(4 * held_units());
-    s.patch = memory.take_lines<char>(4 * (groups_ * units(k_chunk_) * patch_pitch_ + slack));
+    s.patch =
+        memory.take_lines<char>(pixels_ ? pixel_bytes_ * patch_pitch_
+                                        : 4 * (groups_ * units(k_chunk_) * patch_pitch_ + slack));
     s.c = memory.take<float>(
-        groups_ * roles_.out_c * c_pitch_ * static_cast<dim>(taps_of_.phases.size()));
+        groups_ * roles_.out_c
+        * (pixels_ ? tile_[2] : c_pitch_ * static_cast<dim>(taps_of_.phases.size())));
     s.bias = memory.take_lines<float>(groups_ * roles_.out_c);
     s.runs = memory.take_lines<dim>(2 * taps_);
     if (exact_) s.exact = memory.take<char>(static_cast<dim>(exact_->scratch_bytes()));
@@ -277,11 +257,12 @@ void narrow_data::run_task(scratch &s, const task &t) const {
     // A padded tap must contribute nothing, but 0 · ∞ is NaN. Only what needs it is summed again:
     // tiles depend on the number of threads, results must not.
     if (s.weights_range.nonfinite && t.padded) multiply_careful(s, t);
-    store_tile(s, t);
+    if (!pixels_) store_tile(s, t);
 }
 
 /// [group][tap][unit of reduced channels][output channel]
 void narrow_data::pack_weights(scratch &s, const task &t, dim chunk) const {
+    if (pixels_) return pack_quads(s, t);
     const dim channels = chunk_channels(chunk), all = units(k_chunk_), each = kernels_.k_per_unit;
     char *chunk_weights = s.weights + (keep_weights_ ? 4 * chunk * weights_units() : 0);
     unit_writer unit{kernels_, {}};
@@ -308,6 +289,7 @@ void narrow_data::pack_weights(scratch &s, const task &t, dim chunk) const {
 }
 
 value_range narrow_data::pack_patch(const scratch &s, const task &t, dim chunk) const {
+    if (pixels_) return pack_pixels(s, t);
     const dim size = static_cast<dim>(size_of(p_.type));
     const dim channel = t.first_group * roles_.in_c + chunk * k_chunk_;
     const char *in = static_cast<const char *>(roles_.input(*t.data))
@@ -330,6 +312,7 @@ value_range narrow_data::pack_patch(const scratch &s, const task &t, dim chunk) 
 }
 
 void narrow_data::multiply(const scratch &s, const task &t, dim chunk) const {
+    if (pixels_) return multiply_pixels(s, t);
     product_args args{};
     args.k = units(chunk_channels(chunk));
     args.ldc = c_pitch_;
@@ -408,49 +391,57 @@ void narrow_data::multiply_careful(const scratch &s, const task &t) const {
 }
 
 void narrow_data::store_tile(const scratch &s, const task &t) const {
-    const dim size = static_cast<dim>(size_of(p_.type));
-    store_args args{};
-    args.type = p_.type;
-    args.c_cs = c_pitch_;
-    args.c_xs = 1;
-    args.cs = roles_.out.c;
-    args.xs = roles_.out.x[2] * walk_[2].out_step;
-    args.channels = t.groups * roles_.out_c;
-    args.bias = s.bias;
-    args.add_cs = p_.add_strides.c;
-    args.add_xs = p_.add_strides.x[2] * walk_[2].out_step;
-    args.accumulate = p_.accumulate;
-    args.relu = p_.relu;
     for (std::size_t ph = 0; ph < taps_of_.phases.size(); ++ph) {
         const conv_phase &f = taps_of_.phases[ph];
         dim length[3];
         if (!phase_length(f, t, length)) continue;
         for (dim d = 0; d < length[0]; ++d)
-            for (dim h = 0; h < length[1]; ++h) {
-                const dim x[3] = {f.axis[0]->first + (t.t0[0] + d) * walk_[0].out_step,
-                    f.axis[1]->first + (t.t0[1] + h) * walk_[1].out_step,
-                    f.axis[2]->first + t.t0[2] * walk_[2].out_step};
-                const auto at = [&](const conv::data_strides &st) {
-                    return size
-                           * (t.n * st.n + t.first_group * roles_.out_c * st.c + x[0] * st.x[0]
-                               + x[1] * st.x[1] + x[2] * st.x[2]);
-                };
-                args.c = s.c + static_cast<dim>(ph) * groups_ * roles_.out_c * c_pitch_
-                         + d * plane_pitch_ + h * patch_[2].length;
-                args.count = length[2];
-                args.out = static_cast<char *>(roles_.output(*t.data)) + at(roles_.out);
-                if (p_.add) args.add = static_cast<const char *>(t.data->add) + at(p_.add_strides);
-                kernels_.store(args);
-            }
+            for (dim h = 0; h < length[1]; ++h)
+                store_row(s, t, f, d, h, length[2],
+                    s.c + static_cast<dim>(ph) * groups_ * roles_.out_c * c_pitch_
+                        + d * plane_pitch_ + h * patch_[2].length);
     }
+}
+
+/// Row (d, h) of a phase of the tile, which C has at `c`.
+void narrow_data::store_row(const scratch &s, const task &t, const conv_phase &f, dim d, dim h,
+    dim count, const float *c) const {
+    const dim size = static_cast<dim>(size_of(p_.type));
+    store_args args{};
+    args.type = p_.type;
+    args.c = c;
+    args.c_cs = pixels_ ? 1 : c_pitch_;
+    args.c_xs = pixels_ ? groups_ * roles_.out_c : 1;
+    args.cs = roles_.out.c;
+    args.xs = roles_.out.x[2] * walk_[2].out_step;
+    args.channels = t.groups * roles_.out_c;
+    args.count = count;
+    // Sums of quads start at 0 and meet no product that underflows: none is -0.
+    args.bias = pixels_ && !p_.bias ? nullptr : s.bias;
+    args.add_cs = p_.add_strides.c;
+    args.add_xs = p_.add_strides.x[2] * walk_[2].out_step;
+    args.accumulate = p_.accumulate;
+    args.relu = p_.relu;
+    const dim x[3] = {f.axis[0]->first + (t.t0[0] + d) * walk_[0].out_step,
+        f.axis[1]->first + (t.t0[1] + h) * walk_[1].out_step,
+        f.axis[2]->first + t.t0[2] * walk_[2].out_step};
+    const auto at = [&](const conv::data_strides &st) {
+        return size
+               * (t.n * st.n + t.first_group * roles_.out_c * st.c + x[0] * st.x[0] + x[1] * st.x[1]
+                   + x[2] * st.x[2]);
+    };
+    args.out = static_cast<char *>(roles_.output(*t.data)) + at(roles_.out);
+    if (p_.add) args.add = static_cast<const char *>(t.data->add) + at(p_.add_strides);
+    kernels_.store(args);
 }
 
 std::string narrow_data::describe() const {
     if (tasks_ == 0) return "nothing to sum";
     const auto n = [](dim v) { return std::to_string(v); };
     return "tile " + n(tile_[0]) + "x" + n(tile_[1]) + "x" + n(tile_[2])
-           + ", vectors along positions, " + n(groups_) + " groups a task, chunk " + n(k_chunk_)
-           + " of " + n(roles_.in_c) + ", tasks " + n(tasks_);
+           + (pixels_ ? ", vectors of quads, " : ", vectors along positions, ") + n(groups_)
+           + " groups a task, chunk " + n(k_chunk_) + " of " + n(roles_.in_c) + ", tasks "
+           + n(tasks_);
 }
 
 }  // namespace convgrad::cpu

@@ -36,12 +36,18 @@ private:
     narrow_data(const narrow_data &like, const kernel_set &kernels);
 
     void choose(int threads);
+    /// Whether channels may stay side by side.
+    [[nodiscard]] bool in_quads() const;
     void settle();
     bool shrink();
     [[nodiscard]] scratch lay_out(memory_walk &memory) const;
     [[nodiscard]] std::size_t scratch_bytes() const;
     [[nodiscard]] dim units(dim channels) const { return div_up(channels, kernels_.k_per_unit); }
-    /// Of a chunk, and of all that are held at once.
+    /// Groups that share a unit of eight channels, units of a group (or of two), and its vectors.
+    [[nodiscard]] dim quad_groups() const { return roles_.in_c == 4 ? 2 : 1; }
+    [[nodiscard]] dim quad_units() const { return div_up(roles_.in_c, 8); }
+    [[nodiscard]] dim quad_vectors() const { return roles_.out_c / 4; }
+    /// Of a chunk, and of all that are held at once. (Quads take as much.)
     [[nodiscard]] dim weights_units() const {
         return groups_ * taps_ * units(k_chunk_) * roles_.out_c;
     }
@@ -56,10 +62,15 @@ private:
     void run_task(scratch &s, const task &t) const;
     void pack_weights(scratch &s, const task &t, dim chunk) const;
     [[nodiscard]] value_range pack_patch(const scratch &s, const task &t, dim chunk) const;
+    [[nodiscard]] value_range pack_pixels(const scratch &s, const task &t) const;
+    void pack_quads(scratch &s, const task &t) const;
+    void multiply_pixels(const scratch &s, const task &t) const;
     void multiply(const scratch &s, const task &t, dim chunk) const;
     [[nodiscard]] bool worth_cutting(const task &t, const conv_phase &f, dim rows) const;
     void multiply_careful(const scratch &s, const task &t) const;
     void store_tile(const scratch &s, const task &t) const;
+    void store_row(const scratch &s, const task &t, const conv_phase &f, dim d, dim h, dim count,
+        const float *c) const;
 
     conv::problem p_;
     const kernel_set &kernels_;
@@ -74,6 +85,9 @@ private:
     dim c_pitch_ = 0;      // floats from channel to channel of C; rows keep the patch's pitch
     dim plane_pitch_ = 0;
     dim groups_ = 1, group_blocks_ = 1;  // groups of one task
+    // Channels stay side by side, in the patch and in C: small groups of NXC, see quad_product.
+    bool pixels_ = false;
+    dim pixel_bytes_ = 0;  // from position to position of the patch then
     dim k_chunk_ = 1, chunks_ = 1;
     bool keep_weights_ = true;  // of all chunks
     dim images_per_task_ = 1, tasks_ = 0;

@@ -66,6 +66,14 @@ std::vector<problem> problems(pass what, data_type type) {
     add(groups(2, 8, 4, 4), one, make_axis(6, 3, 1, 1, 1, 1), make_axis(9, 3, 1, 1, 1, 1));
     add(groups(1, 6, 5, 3), one, make_axis(5, 2, 2, 1, 1, 0), make_axis(19, 3, 2, 1, 1, 1));
     add(groups(1, 6, 2, 8), one, one, make_axis(33, 1, 1, 1, 0, 0));  // shuffled-style 1×1
+    // Groups whose channels fill units of eight, alone or two together.
+    if (what != pass::backward_weights) {
+        add(groups(2, 3, 8, 8), one, make_axis(7, 3, 1, 1, 1, 1), make_axis(31, 3, 1, 1, 1, 1));
+        add(groups(1, 2, 16, 12), one, make_axis(5, 3, 2, 1, 1, 1), make_axis(17, 3, 2, 1, 1, 1));
+        add(groups(1, 6, 4, 20), make_axis(3, 3, 1, 2, 2, 2), one, make_axis(9, 5, 3, 1, 4, 4));
+        add(groups(2, 50, 4, 4), one, make_axis(3, 2, 1, 1, 1, 0), make_axis(3, 2, 1, 1, 0, 1));
+        add(few(1, 24, 20), one, one, make_axis(30, 4, 1, 1, 2, 0));
+    }
     // More reduced channels than are packed at once, and an odd number of them.
     add(few(1, 131, 67), one, make_axis(5, 3, 1, 1, 1, 1), make_axis(6, 3, 1, 1, 1, 1));
     add(groups(2, 4, 7, 7), one, make_axis(7, 3, 1, 3, 3, 3), make_axis(7, 3, 1, 1, 1, 1));

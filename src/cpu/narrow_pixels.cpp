@@ -1,0 +1,89 @@
+// narrow_data with channels side by side (see quad_product in kernels.hpp): nothing is transposed,
+// neither on the way in nor on the way out.
+#include <algorithm>
+#include <cstring>
+
+#include "cpu/narrow_parts.hpp"
+
+namespace convgrad::cpu {
+namespace {
+
+constexpr dim most_quads = 4;  // vectors of a product
+
+}  // namespace
+
+/// [unit's groups][tap][unit of eight channels][vector of four outputs][output][pair]
+void narrow_data::pack_quads(scratch &s, const task &t) const {
+    const dim together = quad_groups(), pairs = 4 / together, vectors = quad_vectors();
+    const auto *weights = static_cast<const bf16 *>(t.data->weights);
+    unit_writer unit{kernels_, {}};
+    char *out = s.weights;
+    for (dim g = 0; g < t.groups; g += together)
+        for (dim tap = 0; tap < taps_; ++tap)
+            for (dim k = 0; k < quad_units(); ++k)
+                for (dim o = 0; o < 4 * vectors; ++o)
+                    for (dim q = 0; q < 4; ++q, out += 4) {
+                        const bf16 *from = weights + (t.first_group + g + q / pairs) * p_.weights.g
+                                           + taps_of_.weights[static_cast<std::size_t>(tap)]
+                                           + (8 * k + 2 * (q % pairs)) * roles_.weights_in
+                                           + o * roles_.weights_out;
+                        const std::uint32_t bits = unit(from, roles_.weights_in, 2);
+                        std::memcpy(out, &bits, 4);
+                    }
+    s.weights_range.merge(unit.range);
+}
+
+value_range narrow_data::pack_pixels(const scratch &s, const task &t) const {
+    const char *in = static_cast<const char *>(roles_.input(*t.data))
+                     + 2 * (t.n * roles_.in.n + t.first_group * roles_.in_c);
+    value_range range;
+    for_each_patch_row(walk_, patch_, tile_, t.t0, t.length, [&](const patch_row &row) {
+        if (row.in[0] < 0 || row.in[0] >= walk_[0].in_length) return;  // list_runs leaves them out
+        range.merge(kernels_.pack_pixels(
+            {in + 2 * row.offset(roles_.in), p_.type, 1, roles_.in.x[2] * walk_[2].in_step,
+                t.groups * roles_.in_c, row.count, row.lo, row.hi, s.patch + row.at * pixel_bytes_},
+            pixel_bytes_));
+    });
+    return range;
+}
+
+void narrow_data::multiply_pixels(const scratch &s, const task &t) const {
+    const dim together = quad_groups(), vectors = quad_vectors(), columns = groups_ * roles_.out_c;
+    const dim weights_bytes = 64 * taps_ * quad_units() * vectors;
+    product_args args{};
+    args.k = quad_units();
+    args.ldc = columns;
+    args.a_m = pixel_bytes_;
+    args.a_step = 16;
+    args.b_step = 64 * vectors;
+    for (const conv_phase &f : taps_of_.phases) {
+        dim length[3];
+        if (!phase_length(f, t, length)) continue;
+        for (dim d = 0; d < length[0]; ++d)
+            for (dim h = 0; h < length[1]; ++h) {
+                args.a_run = t.padded ? s.runs : tap_patch_.data() + f.first_tap;
+                args.b_run = t.padded ? s.runs + taps_ : tap_packed_.data() + f.first_tap;
+                args.runs = t.padded ? list_runs(walk_, f, t, {d, h, 1, 0, length[2]},
+                                {tap_patch_.data(), tap_packed_.data()}, {s.runs, s.runs + taps_})
+                                     : f.taps;
+                const dim row = d * patch_[1].length * patch_[2].length + h * patch_[2].length;
+                for (dim g = 0; g < t.groups; g += together)
+                    for (dim v = 0; v < vectors; v += most_quads) {
+                        const auto n = static_cast<int>(std::min(most_quads, vectors - v));
+                        const dim blocks = div_up(length[2], kernels_.max_m[n]);
+                        args.b = s.weights + g / together * weights_bytes + 64 * v;
+                        for (dim i = 0; i < blocks; ++i) {
+                            const dim x = length[2] * i / blocks,
+                                      m = length[2] * (i + 1) / blocks - x;
+                            args.a = s.patch + (row + x) * pixel_bytes_ + 2 * g * roles_.in_c;
+                            args.c = s.c + x * columns + g * roles_.out_c + 4 * v;
+                            kernels_.quad_product(
+                                args, static_cast<int>(m), n, together > 1 ? roles_.out_c : 0);
+                        }
+                    }
+                store_row(s, t, f, d, h, length[2], s.c);
+            }
+    }
+}
+
+}  // namespace convgrad::cpu
