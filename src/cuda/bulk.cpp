@@ -18,25 +18,13 @@ using conv::problem;
 constexpr wide line = 64;             // channels
 constexpr wide merged_channels = 64;  // of groups of few
 
-bool is_backward(const problem &p) {
-    return p.what == pass::backward_data;
-}
-
 /// What is computed: the problem of merged groups.
-struct shape {
-    wide groups;  // merged to one
-    problem merged;
-    wide in, out;  // channels
-    operand input;
-    weights_operand weights;
+struct shape : merged_data {
     bulk_tile_size tile;
     double seconds = 1e30;  // of the products
 
     explicit shape(const problem &p)
-        : groups(merged_groups(p, merged_channels)), merged(merge(p, groups)),
-          in(is_backward(p) ? merged.oc : merged.ic), out(is_backward(p) ? merged.ic : merged.oc),
-          input(merged, !is_backward(p)), weights(p, groups, channels(), false),
-          tile(bulk_tile_sizes[0]) {
+        : merged_data(p, merged_channels, false), tile(bulk_tile_sizes[0]) {
         for (const bulk_tile_size &t : bulk_tile_sizes) {
             const data_args cut = make_data_args(merged, t.rows, t.columns);
             const double steps =
@@ -47,9 +35,6 @@ struct shape {
             tile = t;
         }
     }
-    [[nodiscard]] std::size_t workspace() const { return input.bytes() + weights.bytes(); }
-    /// Of the sum, padded to 16 bytes.
-    [[nodiscard]] wide channels() const { return input.pieces() * 8; }
     [[nodiscard]] wide lines() const { return cover(in, line); }
 };
 
@@ -77,18 +62,12 @@ public:
             args_.phase[i] = phases_.back().args;
         }
         store_ = find_store(p, shape_.out, 0);
-        facts_.algorithm = name;
-        facts_.uses = code_for(on);
-        facts_.workspace = made.workspace;
-        facts_.seconds = made.seconds;
-        facts_.kept = engines::accuracy::accurate;
+        set_facts(name, on, made, engines::accuracy::accurate);
     }
     [[nodiscard]] std::string describe() const override {
         return "tile " + std::to_string(shape_.tile.rows) + "x"
                + std::to_string(shape_.tile.columns) + ", " + std::to_string(args_.data.tiles)
-               + " tiles"
-               + (shape_.groups > 1 ? ", " + std::to_string(shape_.groups) + " groups merged" : "")
-               + (shape_.input.direct() ? "" : ", input packed first");
+               + " tiles" + shape_.describe();
     }
 
 private:
@@ -96,20 +75,7 @@ private:
         const problem &p = problem_;
         const bulk_tile_size &tile = shape_.tile;
         bulk_args args = args_;
-        args.data.in = is_backward(p) ? data.dst : data.src;
-        args.data.weights = data.weights;
-        bind(args.data.end, p, data);
-        const auto out = reinterpret_cast<std::uintptr_t>(args.data.end.out);
-        args.along_channels = store_.along_channels && out % 16 == 0 ? 1 : 0;
-        args.unit = store_.unit;
-        while (out % (2 * static_cast<std::uintptr_t>(args.unit)) != 0) args.unit /= 2;
-        auto *const room = static_cast<std::byte *>(workspace);
-        const void *const weights =
-            shape_.weights.read(data.weights, room + shape_.input.bytes(), on);
-        const operand::place in = shape_.input.read(args.data.in, room, on);
-        args.channels = static_cast<int>(in.group);
-        args.weights = map_weights(on, p.type, weights, shape_.merged.groups * shape_.out,
-            taps_of(p), shape_.channels(), tile.columns);
+        const operand::place in = bind(args, p, shape_, store_, tile.columns, data, workspace, on);
         for (std::size_t i = 0; i < phases_.size(); ++i)
             if (!phases_[i].is_empty)
                 args.in[i] = map_pixels(on, p.type, in.data, in.strides, p.mb,
@@ -171,6 +137,25 @@ store_form find_store(const problem &p, wide channels, wide row) {
     return form;
 }
 
+operand::place bind(bulk_args &args, const problem &p, const merged_data &what,
+    const store_form &store, int columns, const conv::buffers &data, void *workspace,
+    const lane &on) {
+    args.data.in = is_backward(p) ? data.dst : data.src;
+    args.data.weights = data.weights;
+    bind(args.data.end, p, data);
+    const auto out = reinterpret_cast<std::uintptr_t>(args.data.end.out);
+    args.along_channels = store.along_channels && out % 16 == 0 ? 1 : 0;
+    args.unit = store.unit;
+    while (out % (2 * static_cast<std::uintptr_t>(args.unit)) != 0) args.unit /= 2;
+    auto *const room = static_cast<std::byte *>(workspace);
+    const void *const weights = what.weights.read(data.weights, room + what.input.bytes(), on);
+    const operand::place in = what.input.read(args.data.in, room, on);
+    args.channels = static_cast<int>(in.group);
+    args.weights = map_weights(
+        on, p.type, weights, what.merged.groups * what.out, taps_of(p), what.channels(), columns);
+    return in;
+}
+
 double store_form::seconds(const problem &p, const architecture &on) const {
     if (along_channels || unit == 8) return 0;
     const wide stored = is_backward(p)
@@ -197,9 +182,7 @@ std::string refuse_bulk(const problem &p) {
     if (!fits_32_bits(p)) return "sizes need 64-bit indices";
     if (p.what == pass::backward_weights) return refuse_bulk_weights(p);
     if (p.add || p.accumulate) return "adds nothing to its sums but a bias";
-    if (p.mb == 0 || p.ic == 0 || p.oc == 0 || p.groups == 0) return "an empty tensor";
-    for (const conv::axis &a : p.x)
-        if (a.src == 0 || a.dst == 0) return "an empty tensor";
+    if (has_empty_tensor(p)) return "an empty tensor";
     const data_args cut = make_data_args(p, bulk_tile_sizes[0].rows, bulk_tile_sizes[0].columns);
     if (cut.tiles >= wide{1} << 31) return "too many tiles";
     if (phases_of(cut) > bulk_most_phases)
@@ -218,9 +201,7 @@ prediction predict_bulk(
     prediction made;
     const shape s(p);
     made.workspace = s.workspace();
-    const double packing =
-        s.input.direct() ? 0 : static_cast<double>(s.input.bytes()) * 3 / on.memory;
-    made.seconds = 6e-6 + packing + find_store(p, s.out, 0).seconds(p, on)
+    made.seconds = 6e-6 + s.packing_seconds(on) + find_store(p, s.out, 0).seconds(p, on)
                    + std::max(least_bytes(p) / on.memory, s.seconds);
     return made;
 }

@@ -4,7 +4,7 @@
 #include <array>
 #include <span>
 
-#include "cuda/general.hpp"
+#include "cuda/operand.hpp"
 
 namespace convgrad::cuda {
 
@@ -83,6 +83,12 @@ tensor_map map_rows(const lane &on, data_type type, const void *data,
 /// Boxes of 64 channels of one tap by `columns` rows of weights [row][tap][channel].
 tensor_map map_weights(const lane &on, data_type type, const void *data, wide rows, wide taps,
     wide channels, int columns);
+
+/// The pointers of a data pass with tiles of `columns`: operands are read or packed, weights
+/// mapped. Returns where the input is.
+operand::place bind(bulk_args &args, const conv::problem &p, const merged_data &what,
+    const store_form &store, int columns, const conv::buffers &data, void *workspace,
+    const lane &on);
 
 /// Why a problem is none of these; empty if it is.
 std::string refuse_bulk(const conv::problem &p);

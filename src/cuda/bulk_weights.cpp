@@ -111,11 +111,7 @@ public:
         args_.oc = static_cast<int>(shape_.merged.oc);
         args_.lines = static_cast<int>(shape_.lines);
         args_.three_axes = has_three_axes(p) ? 1 : 0;
-        facts_.algorithm = name;
-        facts_.uses = code_for(on);
-        facts_.workspace = made.workspace;
-        facts_.seconds = made.seconds;
-        facts_.kept = engines::accuracy::accurate;
+        set_facts(name, on, made, engines::accuracy::accurate);
     }
     [[nodiscard]] std::string describe() const override {
         const weights_args &w = args_.weights;
@@ -163,9 +159,7 @@ private:
 }  // namespace
 
 std::string refuse_bulk_weights(const problem &p) {
-    if (p.mb == 0 || p.ic == 0 || p.oc == 0 || p.groups == 0) return "an empty tensor";
-    for (const conv::axis &a : p.x)
-        if (a.src == 0 || a.dst == 0) return "an empty tensor";
+    if (has_empty_tensor(p)) return "an empty tensor";
     if (std::string why = refuse_walk(src_walk(p)); !why.empty()) return why;
     // However they are cut.
     constexpr wide least_area = 128 * 64, most_parts = 512;

@@ -13,10 +13,6 @@ using conv::problem;
 
 constexpr std::size_t alignment = 256;
 
-bool is_backward(const problem &p) {
-    return p.what == pass::backward_data;
-}
-
 wide in_channels(const problem &p) {
     return is_backward(p) ? p.oc : p.ic;
 }
@@ -84,11 +80,7 @@ public:
             weights_.positions *= weights_.lengths[d];
         }
         ready_ = is_packed(in_);
-        facts_.algorithm = name;
-        facts_.uses = code_for(on);
-        facts_.workspace = made.workspace;
-        facts_.seconds = made.seconds;
-        facts_.kept = engines::accuracy::accurate;
+        set_facts(name, on, made, engines::accuracy::accurate);
     }
     [[nodiscard]] std::string describe() const override {
         return "tile " + std::to_string(dense_rows) + "x" + std::to_string(dense_columns) + ", "

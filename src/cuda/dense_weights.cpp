@@ -123,11 +123,8 @@ public:
         args_.turned_row = shape_.dst.turned_row();
         args_.small =
             shape_.is_split() ? args_.turned_row * shape_.merged.groups * shape_.merged.oc : 0;
-        facts_.algorithm = name;
-        facts_.uses = code_for(on);
-        facts_.workspace = made.workspace;
-        facts_.seconds = made.seconds;
-        facts_.kept = is_fast(p) ? engines::accuracy::fast : engines::accuracy::accurate;
+        set_facts(
+            name, on, made, is_fast(p) ? engines::accuracy::fast : engines::accuracy::accurate);
     }
     [[nodiscard]] std::string describe() const override {
         const weights_args &w = args_.weights;

@@ -240,6 +240,21 @@ double least_bytes(const problem &p) {
     return (src + dst) * size(p.type) + weights * size(p.out_type);
 }
 
+void plan::set_facts(
+    std::string_view name, const architecture &on, const prediction &made, engines::accuracy kept) {
+    facts_.algorithm = name;
+    facts_.uses = code_for(on);
+    facts_.workspace = made.workspace;
+    facts_.seconds = made.seconds;
+    facts_.kept = kept;
+}
+
+bool has_empty_tensor(const problem &p) {
+    bool found = p.mb == 0 || p.ic == 0 || p.oc == 0 || p.groups == 0;
+    for (const conv::axis &a : p.x) found = found || a.src == 0 || a.dst == 0;
+    return found;
+}
+
 std::string_view code_for(const architecture &on) {
     return on.major == 8 ? "sm_80" : "sm_90";
 }

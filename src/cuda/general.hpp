@@ -6,12 +6,6 @@
 
 namespace convgrad::cuda {
 
-/// A time and a need for memory, without making the plan.
-struct prediction {
-    double seconds = 0;
-    std::size_t workspace = 0;
-};
-
 /// Kinds of general tiles: 64 columns, 8 columns (few channels), 64 columns with 64-bit indices.
 enum class tile_kind : std::uint8_t { general, narrow, long_index };
 
@@ -34,6 +28,12 @@ prediction predict_general(const conv::problem &p, const architecture &on, tile_
 
 /// Bytes that a problem reads and writes at least.
 double least_bytes(const conv::problem &p);
+
+inline bool is_backward(const conv::problem &p) {
+    return p.what == conv::pass::backward_data;
+}
+/// Whether there is nothing to compute with.
+bool has_empty_tensor(const conv::problem &p);
 
 /// "sm_90", the machine code that an architecture runs.
 std::string_view code_for(const architecture &on);

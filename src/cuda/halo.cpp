@@ -19,10 +19,6 @@ constexpr wide line = 64;               // channels
 constexpr wide merged_channels = 64;    // of groups of few
 constexpr wide block = 64, blocks = 4;  // positions; of a tile
 
-bool is_backward(const problem &p) {
-    return p.what == pass::backward_data;
-}
-
 /// Rows of an image that a tile has, and what comes with them. Axes: rows 1, columns 2.
 struct cut {
     bulk_phase phase;
@@ -54,20 +50,12 @@ struct cut {
 };
 
 /// What is computed: the problem of merged groups.
-struct shape {
-    wide groups;  // merged to one
-    problem merged;
-    wide in, out;  // channels
-    operand input;
-    weights_operand weights;
+struct shape : merged_data {
     cut tile;
     int columns;
     wide tiles_n, tiles;
 
-    explicit shape(const problem &p)
-        : groups(merged_groups(p, merged_channels)), merged(merge(p, groups)),
-          in(is_backward(p) ? merged.oc : merged.ic), out(is_backward(p) ? merged.ic : merged.oc),
-          input(merged, !is_backward(p)), weights(p, groups, channels(), false), tile(p) {
+    explicit shape(const problem &p) : merged_data(p, merged_channels, false), tile(p) {
         columns = seconds(64) <= seconds(128) ? 64 : 128;
         tiles_n = cover(out, columns);
         tiles = tiles_of(columns);
@@ -87,9 +75,6 @@ struct shape {
             std::max(1.0, std::ceil(static_cast<double>(tiles_of(n)) / multiprocessors));
         return rounds * (static_cast<double>(lines()) * of_line + start + area / stored) / clock;
     }
-    [[nodiscard]] std::size_t workspace() const { return input.bytes() + weights.bytes(); }
-    /// Of the sum, padded to 16 bytes.
-    [[nodiscard]] wide channels() const { return input.pieces() * 8; }
     [[nodiscard]] wide lines() const { return cover(in, line); }
 };
 
@@ -116,19 +101,13 @@ public:
         args_.stage_bytes = static_cast<int>(tile.stage_bytes());
         args_.row_tiles = static_cast<int>(tile.row_tiles);
         args_.image_tiles = static_cast<int>(tile.image_tiles);
-        facts_.algorithm = name;
-        facts_.uses = code_for(on);
-        facts_.workspace = made.workspace;
-        facts_.seconds = made.seconds;
-        facts_.kept = engines::accuracy::accurate;
+        set_facts(name, on, made, engines::accuracy::accurate);
     }
     [[nodiscard]] std::string describe() const override {
         const cut &tile = shape_.tile;
         return "tile " + std::to_string(tile.rows) + " rows of " + std::to_string(tile.images)
                + " images x" + std::to_string(shape_.columns) + ", " + std::to_string(shape_.tiles)
-               + " tiles"
-               + (shape_.groups > 1 ? ", " + std::to_string(shape_.groups) + " groups merged" : "")
-               + (shape_.input.direct() ? "" : ", input packed first");
+               + " tiles" + shape_.describe();
     }
 
 private:
@@ -137,20 +116,7 @@ private:
         const cut &tile = shape_.tile;
         halo_args args = args_;
         bulk_args &b = args.bulk;
-        b.data.in = is_backward(p) ? data.dst : data.src;
-        b.data.weights = data.weights;
-        bind(b.data.end, p, data);
-        const auto out = reinterpret_cast<std::uintptr_t>(b.data.end.out);
-        b.along_channels = store_.along_channels && out % 16 == 0 ? 1 : 0;
-        b.unit = store_.unit;
-        while (out % (2 * static_cast<std::uintptr_t>(b.unit)) != 0) b.unit /= 2;
-        auto *const room = static_cast<std::byte *>(workspace);
-        const void *const weights =
-            shape_.weights.read(data.weights, room + shape_.input.bytes(), on);
-        const operand::place in = shape_.input.read(b.data.in, room, on);
-        b.channels = static_cast<int>(in.group);
-        b.weights = map_weights(on, p.type, weights, shape_.merged.groups * shape_.out, taps_of(p),
-            shape_.channels(), shape_.columns);
+        const operand::place in = bind(b, p, shape_, store_, shape_.columns, data, workspace, on);
         b.in[0] = map_rows(on, p.type, in.data, in.strides, p, shape_.merged.groups * in.group,
             std::array{tile.width, tile.box_rows(), tile.images});
         const kernel first = shape_.columns == 64 ? kernel::halo_64_bf16 : kernel::halo_128_bf16;
@@ -194,9 +160,7 @@ prediction predict_halo(
     prediction made;
     const shape s(p);
     made.workspace = s.workspace();
-    const double packing =
-        s.input.direct() ? 0 : static_cast<double>(s.input.bytes()) * 3 / on.memory;
-    made.seconds = 6e-6 + packing + find_store(p, s.out, s.tile.width).seconds(p, on)
+    made.seconds = 6e-6 + s.packing_seconds(on) + find_store(p, s.out, s.tile.width).seconds(p, on)
                    + std::max(least_bytes(p) / on.memory, s.seconds(s.columns));
     return made;
 }

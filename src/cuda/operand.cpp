@@ -4,6 +4,8 @@
 #include <bit>
 #include <cstdint>
 
+#include "cuda/wgmma.hpp"
+
 namespace convgrad::cuda {
 namespace {
 
@@ -164,6 +166,16 @@ const void *weights_operand::read(const void *data, void *room, const lane &on) 
     merge.to = room;
     on.launch(of_type(kernel::merge_weights_f32, type_), tiles_, pack_threads, &merge);
     return room;
+}
+
+merged_data::merged_data(const conv::problem &p, wide most, bool split)
+    : groups(merged_groups(p, most)), merged(merge(p, groups)),
+      in(is_backward(p) ? merged.oc : merged.ic), out(is_backward(p) ? merged.ic : merged.oc),
+      input(merged, !is_backward(p)), weights(p, groups, channels(), split) {}
+
+std::string merged_data::describe() const {
+    return (groups > 1 ? ", " + std::to_string(groups) + " groups merged" : "")
+           + std::string(input.direct() ? "" : ", input packed first");
 }
 
 }  // namespace convgrad::cuda

@@ -63,4 +63,27 @@ private:
     bool ready_ = false;
 };
 
+/// What a data pass multiplies: the problem of merged groups (wgmma.hpp), and its operands.
+struct merged_data {
+    wide groups;  // merged to one
+    conv::problem merged;
+    wide in, out;  // channels
+    operand input;
+    weights_operand weights;
+
+    /// Groups of few channels get up to `most`; `split`: f32 weights in two parts.
+    merged_data(const conv::problem &p, wide most, bool split);
+    [[nodiscard]] std::size_t workspace() const { return input.bytes() + weights.bytes(); }
+    /// Of the sum, padded to 16 bytes.
+    [[nodiscard]] wide channels() const {
+        return input.pieces() * 16 / static_cast<wide>(size_of(merged.type));
+    }
+    /// That packing the input takes.
+    [[nodiscard]] double packing_seconds(const architecture &on) const {
+        return input.direct() ? 0 : static_cast<double>(input.bytes()) * 3 / on.memory;
+    }
+    /// ", 4 groups merged, input packed first".
+    [[nodiscard]] std::string describe() const;
+};
+
 }  // namespace convgrad::cuda

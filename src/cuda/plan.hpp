@@ -5,6 +5,12 @@
 
 namespace convgrad::cuda {
 
+/// A time and a need for memory, without making the plan.
+struct prediction {
+    double seconds = 0;
+    std::size_t workspace = 0;
+};
+
 /// How a problem runs on an architecture. Kept apart from devices: plans can be made for any.
 class plan : public engines::plan {
 public:
@@ -12,6 +18,9 @@ public:
         std::span<const conv::buffers> data, void *workspace, engines::lane &on) const final;
 
 protected:
+    /// What a plan tells of itself that was made by a prediction.
+    void set_facts(std::string_view name, const architecture &on, const prediction &made,
+        engines::accuracy kept);
     /// Puts the launches on a lane, whose device is current.
     virtual void run(const conv::buffers &data, void *workspace, const lane &on) const = 0;
 };

@@ -12,10 +12,6 @@ namespace {
 using conv::pass;
 using conv::problem;
 
-bool is_backward(const problem &p) {
-    return p.what == pass::backward_data;
-}
-
 /// One TF32 product for each product of f32.
 bool is_fast(const problem &p) {
     return p.type == data_type::f32 && p.math == math_mode::fast;
@@ -25,26 +21,14 @@ bool is_split(const problem &p) {
 }
 
 /// What is computed: the problem of merged groups.
-struct shape {
-    wide groups;  // merged to one
-    problem merged;
-    wide in, out;  // channels
-    operand input;
-    weights_operand weights;
+struct shape : merged_data {
     int columns;  // of a tile
 
     explicit shape(const problem &p)
-        : groups(merged_groups(p)), merged(merge(p, groups)),
-          in(is_backward(p) ? merged.oc : merged.ic), out(is_backward(p) ? merged.ic : merged.oc),
-          input(merged, !is_backward(p)), weights(p, groups, channels(), is_split(p)),
+        : merged_data(p, wgmma_merged_channels, is_split(p)),
           columns(out <= 32                           ? 32
                   : out <= 64 || (out - 1) % 128 < 64 ? 64
                                                       : 128) {}
-    [[nodiscard]] std::size_t workspace() const { return input.bytes() + weights.bytes(); }
-    /// Of the sum, padded to 16 bytes.
-    [[nodiscard]] wide channels() const {
-        return input.pieces() * 16 / static_cast<wide>(size_of(merged.type));
-    }
     /// Lines of 128 bytes hold several taps, or a tap takes several lines.
     [[nodiscard]] wide tap_pieces() const {
         const wide n = input.pieces();
@@ -83,17 +67,12 @@ public:
         pairs_ = out.c == 1 && shape_.out % 2 == 0 && out.n % 2 == 0 && out.x[0] % 2 == 0
                  && out.x[1] % 2 == 0 && out.x[2] % 2 == 0;
         args_.plain = p.bias || p.add || p.accumulate || p.relu ? 0 : 1;
-        facts_.algorithm = name;
-        facts_.uses = code_for(on);
-        facts_.workspace = made.workspace;
-        facts_.seconds = made.seconds;
-        facts_.kept = is_fast(p) ? engines::accuracy::fast : engines::accuracy::accurate;
+        set_facts(
+            name, on, made, is_fast(p) ? engines::accuracy::fast : engines::accuracy::accurate);
     }
     [[nodiscard]] std::string describe() const override {
         return "tile " + std::to_string(wgmma_rows) + "x" + std::to_string(shape_.columns) + ", "
-               + std::to_string(args_.data.tiles) + " blocks"
-               + (shape_.groups > 1 ? ", " + std::to_string(shape_.groups) + " groups merged" : "")
-               + (shape_.input.direct() ? "" : ", input packed first");
+               + std::to_string(args_.data.tiles) + " blocks" + shape_.describe();
     }
 
 private:
@@ -170,14 +149,12 @@ prediction predict_wgmma(
     const double macs = tiles * wgmma_rows * s.columns * lines * 128
                         / static_cast<double>(size_of(p.type)) * products;
     const double bytes = tiles * (wgmma_rows + s.columns * copies) * lines * 128;
-    const double packing =
-        (s.input.direct() ? 0 : static_cast<double>(s.input.bytes()) * 3 / on.memory);
     // Pairs of 16-bit values are half a sector, and a part of one costs as much as all.
     const wide stored = is_backward(p)
                             ? p.mb * p.groups * p.ic * p.x[0].src * p.x[1].src * p.x[2].src
                             : positions_of(p) * p.groups * p.oc;
     const double pieces = p.type == data_type::f32 ? 0 : static_cast<double>(stored) * 4;
-    made.seconds = 8e-6 + packing + pieces / on.memory
+    made.seconds = 8e-6 + s.packing_seconds(on) + pieces / on.memory
                    + std::max({least_bytes(p) / on.memory, macs / (on.tensor * 0.7),
                        bytes / (on.memory * 1.1)});
     return made;

@@ -6,9 +6,10 @@
 
 namespace convgrad::cuda {
 
+constexpr wide wgmma_merged_channels = 32;
 /// How many neighbouring groups of few channels are computed as one, with zeros between them, so
 /// that they have up to `channels`.
-wide merged_groups(const conv::problem &p, wide channels = 32);
+wide merged_groups(const conv::problem &p, wide channels = wgmma_merged_channels);
 /// The problem of merged groups.
 conv::problem merge(const conv::problem &p, wide groups);
 

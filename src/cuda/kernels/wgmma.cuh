@@ -6,6 +6,13 @@
 
 #include "device.cuh"
 
+// Bodies of kernels; code for other architectures is never launched.
+#ifdef __CUDA_ARCH_FEAT_SM90_ALL
+#define CONVGRAD_BODY(...) __VA_ARGS__
+#else
+#define CONVGRAD_BODY(...)
+#endif
+
 namespace convgrad::cuda::wgmma {
 
 /// What the unit is told about an operand at a shared address.

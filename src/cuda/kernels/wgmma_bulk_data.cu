@@ -172,12 +172,6 @@ __device__ inline void bulk_data(const bulk_args &q) {
 
 }  // namespace code
 
-// Code for other architectures is never launched.
-#ifdef __CUDA_ARCH_FEAT_SM90_ALL
-#define CONVGRAD_BODY(...) __VA_ARGS__
-#else
-#define CONVGRAD_BODY(...)
-#endif
 #define CONVGRAD_DATA(name, T, m, n)                                                               \
     extern "C" __global__ void __launch_bounds__((bulk_tiles<m, n>::threads),                      \
         (bulk_tiles<m, n>::at_once)) name(const __grid_constant__ bulk_args p) {                   \

@@ -361,12 +361,6 @@ __device__ void data_product(const wgmma_args &q) {
 
 }  // namespace code
 
-// Code for other architectures is never launched.
-#ifdef __CUDA_ARCH_FEAT_SM90_ALL
-#define CONVGRAD_BODY(...) __VA_ARGS__
-#else
-#define CONVGRAD_BODY(...)
-#endif
 #define CONVGRAD_DATA(name, T, n, fast)                                                            \
     extern "C" __global__ void __launch_bounds__(threads,                                          \
         sizeof(T) == 4 && !fast && n > 64 ? 1 : 2) name(const __grid_constant__ wgmma_args p) {    \

@@ -180,12 +180,6 @@ __device__ inline void halo_data(const halo_args &h) {
 
 }  // namespace code
 
-// Code for other architectures is never launched.
-#ifdef __CUDA_ARCH_FEAT_SM90_ALL
-#define CONVGRAD_BODY(...) __VA_ARGS__
-#else
-#define CONVGRAD_BODY(...)
-#endif
 #define CONVGRAD_HALO(name, T, n)                                                                  \
     extern "C" __global__ void __launch_bounds__(halo_tiles<n>::threads, 1)                        \
         name(const __grid_constant__ halo_args p) {                                                \

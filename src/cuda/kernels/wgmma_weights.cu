@@ -265,12 +265,6 @@ __device__ void weights_product(const dense_weights_args &q) {
 
 }  // namespace code
 
-// Code for other architectures is never launched.
-#ifdef __CUDA_ARCH_FEAT_SM90_ALL
-#define CONVGRAD_BODY(...) __VA_ARGS__
-#else
-#define CONVGRAD_BODY(...)
-#endif
 #define CONVGRAD_WEIGHTS(name, T, n, fast)                                                         \
     extern "C" __global__ void __launch_bounds__(                                                  \
         threads, sizeof(T) == 4 && !fast && n > 64 ? 1 : 2)                                        \
