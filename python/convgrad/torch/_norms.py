@@ -33,9 +33,7 @@ class _BatchNorm:
                 share = 1.0 / float(self.num_batches_tracked)
         keeps = not self.training or self.track_running_stats
         mean, var = (self.running_mean, self.running_var) if keeps else (None, None)
-        made = _normalize(
-            input, self.weight, self.bias, mean, var, float(share), float(self.eps), None, None
-        )
+        made = _normalize(input, self.weight, self.bias, mean, var, float(share), float(self.eps))
         if made is not NotImplemented:
             ours: Tensor = made
             return ours

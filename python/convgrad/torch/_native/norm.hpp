@@ -62,7 +62,7 @@ public:
 
     autograd::SavedVariable input, weight, bias;
     Tensor mean, factor;
-    bounds limits;
+    bounds limits;  // set by bound()
     double epsilon = 0;
 
 private:
@@ -117,7 +117,6 @@ inline void move_towards(const Tensor &running, const Tensor &now, double scale,
 struct arguments {
     Tensor input, weight, bias, running_mean, running_var;
     double share = 0, epsilon = 0;
-    bounds limits;
 };
 
 inline bool is_vector(const Tensor &t, std::int64_t length) {
@@ -148,7 +147,7 @@ inline Tensor compute(const arguments &a) {
     const Tensor mean = at::detail::empty_cpu({x.size(1)}, at::kFloat, false, {}),
                  factor = at::empty_like(mean), variance = at::empty_like(mean);
     Tensor output = empty(x.sizes(), x, format);
-    call(library->norm_forward, describe(x, format, a.weight, a.bias, a.limits), x.const_data_ptr(),
+    call(library->norm_forward, describe(x, format, a.weight, a.bias, {}), x.const_data_ptr(),
         a.epsilon, output.data_ptr(), mean.data_ptr<float>(), factor.data_ptr<float>(),
         variance.data_ptr<float>());
     const auto count = static_cast<double>(x.numel() / x.size(1));
@@ -162,17 +161,16 @@ inline Tensor compute(const arguments &a) {
     made->bias = autograd::SavedVariable(a.bias, false);
     made->mean = mean;
     made->factor = factor;
-    made->limits = a.limits;
     made->epsilon = a.epsilon;
     autograd::set_history(output, made);
     return output;
 }
 
-/// (input, weight, bias, running_mean, running_var, share, epsilon, low, high); tensors but the
-/// first may be None, low and high may be None together. NotImplemented for what is not computed.
+/// (input, weight, bias, running_mean, running_var, share, epsilon); tensors but the first may be
+/// None. NotImplemented for what is not computed.
 inline PyObject *normalize(PyObject *, PyObject *const *given, Py_ssize_t count) {
     HANDLE_TH_ERRORS
-    TORCH_CHECK(count == 9, "normalize takes 9 arguments");
+    TORCH_CHECK(count == 7, "normalize takes 7 arguments");
     arguments a;
     Tensor *const tensors[] = {&a.input, &a.weight, &a.bias, &a.running_mean, &a.running_var};
     for (int i = 0; i < 5; ++i) {
@@ -185,9 +183,6 @@ inline PyObject *normalize(PyObject *, PyObject *const *given, Py_ssize_t count)
         Py_RETURN_NOTIMPLEMENTED;
     a.share = PyFloat_AsDouble(given[5]);
     a.epsilon = PyFloat_AsDouble(given[6]);
-    if (given[7] != Py_None)
-        a.limits = {true, {static_cast<float>(PyFloat_AsDouble(given[7])),
-                              static_cast<float>(PyFloat_AsDouble(given[8]))}};
     if (PyErr_Occurred() != nullptr) return nullptr;
     Tensor output;
     {
