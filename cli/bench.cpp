@@ -5,6 +5,7 @@
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
+#include "bench_engines.hpp"
 #include "bench_scan_points.hpp"
 #include "output.hpp"
 #include "report/report.hpp"
@@ -29,7 +30,9 @@ public:
             if (measure(c) && options_.json) print_json(results_.back());
         }
         bar_.clear();
-        if (!options_.json && !results_.empty()) put("{}{}", table_text(results_), summary());
+        if (!options_.json && !results_.empty())
+            put("{}{}{}", table_text(results_),
+                comparison_text(compare_engines(results_, timer_.engines())), summary());
         if (!options_.html.empty() && !results_.empty()) {
             write_bench_report(options_.html, results_, timer_.engines(), timer_.peaks());
             if (!options_.output.quiet) message("report: {}\n", options_.html);
@@ -99,11 +102,11 @@ std::string json_string(std::string_view text) {
 
 std::string json_case(const op_case &c) {
     return fmt::format(
-        R"("op": {}, "dtype": {}, "data_format": {}, "weights_format": {}, "problem": {}, "name": {}, "math": {})",
+        R"("op": {}, "dtype": {}, "data_format": {}, "weights_format": {}, "problem": {}, "name": {}, "engine": {}, "math": {})",
         json_string(to_string(c.kind)), json_string(to_string(c.type)),
         json_string(to_string(c.data)), json_string(weights_text(c)),
         json_string(to_text(*c.problem, false)), json_string(c.problem->name),
-        json_string(to_string(c.on.math)));
+        json_string(engine_name(c.on)), json_string(to_string(c.on.math)));
 }
 
 std::string json_line(const bench_result &r) {
@@ -130,7 +133,8 @@ std::string table_text(const std::vector<bench_result> &results) {
         t.row({std::string(to_string(c.kind)), std::string(to_string(c.type)),
             fmt::format("{} {}", to_string(c.data), weights_text(c)),
             c.problem->name.empty() ? to_text(*c.problem) : c.problem->name, r.algorithm, r.uses,
-            std::to_string(r.threads), fmt::format("{:.3f}", r.min_seconds * 1e3),
+            r.threads > 0 ? std::to_string(r.threads) : "",
+            fmt::format("{:.3f}", r.min_seconds * 1e3),
             fmt::format("{:.3f}", r.median_seconds * 1e3), fmt::format("{:.1f}", r.gflops()),
             fmt::format("{:.1f}", r.gigabytes()), fmt::format("{:.0f} %", r.roofline() * 100),
             r.bound.compute_bound() ? "compute" : "memory"});

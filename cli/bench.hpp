@@ -30,7 +30,7 @@ struct bench_result {
     op_case what;
     std::string algorithm;
     std::string uses;  // of the engine: the instruction set of the kernel that ran, "sm_90"
-    int threads = 0;
+    int threads = 0;   // 0: not the host computed
     double min_seconds = 0, median_seconds = 0;
     limit bound;
 

@@ -11,7 +11,7 @@
 
 #include "bench.hpp"
 #include "cpu/backend.hpp"
-#include "cpu/scratch.hpp"
+#include "engine/engine.hpp"
 #include "output.hpp"
 #include "runner.hpp"
 #include "table.hpp"
@@ -32,7 +32,7 @@ constexpr double hopeless = 1.7, hopeless_second = 4, hopeless_first = 20;
 
 /// One row of the list of algorithms that accepts the problem.
 struct candidate {
-    std::unique_ptr<const cpu::plan> plan;
+    std::unique_ptr<const engines::plan> plan;
     bool chosen = false;
     double seconds = 0;  // the shortest seen
 };
@@ -49,8 +49,24 @@ struct model_result {
     [[nodiscard]] double regret() const { return chosen().seconds / rows.front().seconds; }
 };
 
+/// The rows of a device's engine that accept a problem and keep its accuracy.
+std::vector<candidate> device_candidates(const op_call &call, const engine &on) {
+    std::vector<engines::verdict> others;
+    const auto taken = any_plan_of(call, on, &others);
+    std::vector<std::string> names = {std::string(taken->algorithm())};
+    for (const engines::verdict &v : others)
+        if (v.seconds > 0) names.emplace_back(v.algorithm);
+    std::vector<candidate> rows;
+    for (const std::string &name : names)
+        rows.push_back(
+            {on.get().backend->make_plan(call.problem, {.only_algorithm = name}, nullptr),
+                name == taken->algorithm(), HUGE_VAL});
+    return rows;
+}
+
 /// The rows that accept a problem under the limits of an engine and keep its accuracy.
 std::vector<candidate> candidates(const op_call &call, const engine &on) {
+    if (on.kind() != engine_kind::cpu) return device_candidates(call, on);
     const auto taken = plan_of(call, on);
     cpu::plan_limits limits = cpu::backend_of(on).limits({});
     std::vector<candidate> rows;
@@ -85,6 +101,7 @@ public:
             throw error(error_code::out_of_memory, fmt::format("needs {}", bytes_text(needed)));
         const conv::buffers data = fill_tensors(call, store_, {filling::kind::reals, 1, 1});
         model_result r{c, candidates(call, on)};
+        const plan_timer timer(call, data, on);
         double best = HUGE_VAL;
         const clock::time_point begin = clock::now();
         // Interleaved: what disturbs the machine disturbs all of them.
@@ -96,7 +113,7 @@ public:
                                                 : hopeless_first;
                 const bool costs_nothing = round <= 3 && row.seconds < soon;
                 if (row.seconds > most * best && round > 0 && !costs_nothing) continue;
-                const double seconds = time(*row.plan, data, cpu::backend_of(on).executor_now());
+                const double seconds = timer.seconds(*row.plan);
                 row.seconds = std::min(row.seconds, seconds);
                 best = std::min(best, seconds);
             }
@@ -107,15 +124,6 @@ public:
 private:
     static double since(clock::time_point start) {
         return std::chrono::duration<double>(clock::now() - start).count();
-    }
-    static double time(
-        const cpu::plan &plan, const conv::buffers &data, const cpu::executor &threads) {
-        void *scratch = plan.workspace() == 0 ? nullptr : cpu::take_scratch(plan.workspace());
-        const clock::time_point start = clock::now();
-        plan.run(data, scratch, threads);
-        const double seconds = since(start);
-        if (scratch != nullptr) cpu::give_scratch_back(scratch);
-        return seconds;
     }
 
     double seconds_;  // for each case
@@ -129,11 +137,11 @@ std::string model_json(const model_result &r) {
         rows += fmt::format(
             R"({}{{"algorithm": {}, "isa": {}, "predicted_ms": {:.6g}, "min_ms": {:.6g}}})",
             rows.empty() ? "" : ", ", json_string(row.plan->algorithm()),
-            json_string(to_string(row.plan->instruction_set())), row.plan->facts().seconds * 1e3,
+            json_string(row.plan->facts().uses), row.plan->facts().seconds * 1e3,
             row.seconds * 1e3);
     const candidate &taken = r.chosen();
     return fmt::format(R"({{{}, "isa": {}, "algorithm": {}, "regret": {:.4f}, "rows": [{}]}})",
-        json_case(r.what), json_string(to_string(taken.plan->instruction_set())),
+        json_case(r.what), json_string(taken.plan->facts().uses),
         json_string(taken.plan->algorithm()), r.regret(), rows);
 }
 
@@ -151,8 +159,8 @@ public:
         if (regret <= close) ++close_;
         if (regret > worst_) worst_ = regret, worst_case_ = selecting_options(r.what, 1);
         for (const candidate &row : r.rows) {
-            agreement &a = rows_[{std::string(row.plan->algorithm()),
-                std::string(to_string(row.plan->instruction_set()))}];
+            agreement &a =
+                rows_[{std::string(row.plan->algorithm()), std::string(row.plan->facts().uses)}];
             a.chosen += row.chosen ? 1 : 0;
             if (row.plan->facts().seconds > 0)
                 a.logs.push_back(std::log(row.plan->facts().seconds / row.seconds));
@@ -220,8 +228,7 @@ int run_bench_model(const bench_options &options, const std::vector<op_case> &ca
                 t.row({std::string(to_string(c.kind)), std::string(to_string(c.type)),
                     fmt::format("{} {}", to_string(c.data), to_string(c.weights)),
                     c.problem->name.empty() ? to_text(*c.problem) : c.problem->name,
-                    std::string(row.plan->algorithm()),
-                    std::string(to_string(row.plan->instruction_set())),
+                    std::string(row.plan->algorithm()), std::string(row.plan->facts().uses),
                     fmt::format("{:.3f}", row.plan->facts().seconds * 1e3),
                     fmt::format("{:.3f}", row.seconds * 1e3),
                     fmt::format("{:.2f}", row.seconds / r.rows.front().seconds),

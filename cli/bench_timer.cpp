@@ -50,7 +50,7 @@ bench_result case_timer::measure(const op_case &c, double seconds, bool cold) {
     r.what = c;
     r.algorithm = plan->algorithm();
     r.uses = plan->facts().uses;
-    r.threads = on.threads();
+    r.threads = on.kind() == engine_kind::cpu ? on.threads() : 0;
     r.bound = peaks_.limit_of(call, on);
 
     constexpr std::size_t least = 3, most = 10000;

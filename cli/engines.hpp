@@ -2,6 +2,7 @@
 #pragma once
 
 #include <map>
+#include <string>
 
 #include <convgrad/engine.hpp>
 
@@ -11,22 +12,13 @@ namespace convgrad::cli {
 
 class engine_cache {
 public:
-    const engine &get(const engine_choice &choice) {
-        const auto found = engines_.find(choice);
-        if (found != engines_.end()) return found->second;
-        engine_options options;
-        options.kind = choice.kind;
-        options.device = choice.device;
-        if (choice.kind == engine_kind::cpu) {
-            options.threads = choice.threads;
-            options.max_isa = choice.max_isa;
-        }
-        options.math = choice.math;
-        return engines_.emplace(choice, engine(options)).first->second;
-    }
+    const engine &get(const engine_choice &choice);
 
 private:
     std::map<engine_choice, engine> engines_;
 };
+
+/// "avx512, 2 threads", "cuda device 0 (NVIDIA H200), fast".
+std::string engine_label(const engine &on);
 
 }  // namespace convgrad::cli

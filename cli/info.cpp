@@ -1,5 +1,6 @@
 #include "info.hpp"
 
+#include <algorithm>
 #include <cstdlib>
 #include <fstream>
 #include <string>
@@ -49,8 +50,8 @@ std::string environment() {
 }
 
 /// A row for each GPU, or why there is none.
-std::vector<std::pair<std::string, std::string>> cuda_facts() {
-    std::vector<std::pair<std::string, std::string>> rows;
+std::vector<fact> cuda_facts() {
+    std::vector<fact> rows;
     try {
         for (const std::string &device : cuda::describe_devices())
             rows.emplace_back(fmt::format("engine cuda:{}", rows.size()), device);
@@ -61,29 +62,58 @@ std::vector<std::pair<std::string, std::string>> cuda_facts() {
     return rows;
 }
 
+/// What is particular to engines on the CPU; values that differ are listed.
+void add_cpu_facts(std::vector<fact> &facts, std::span<const engine> used) {
+    const auto add = [&](const char *name, auto value_of) {
+        std::vector<std::string> values;
+        for (const engine &on : used) {
+            const std::string value = value_of(on);
+            if (std::find(values.begin(), values.end(), value) == values.end())
+                values.push_back(value);
+        }
+        facts.emplace_back(name, fmt::format("{}", fmt::join(values, ", ")));
+    };
+    add("instruction set used",
+        [](const engine &on) { return std::string(to_string(on.instruction_set())); });
+    add("math mode", [](const engine &on) { return std::string(to_string(on.math())); });
+    add("threads", [](const engine &on) { return std::to_string(on.threads()); });
+}
+
 }  // namespace
 
-std::vector<std::pair<std::string, std::string>> environment_facts(const engine &on) {
+std::vector<fact> environment_facts(std::span<const engine> used) {
+    std::vector<engine> cpus;
+    bool any_gpu = false;
+    for (const engine &on : used)
+        if (on.kind() == engine_kind::cpu)
+            cpus.push_back(on);
+        else
+            any_gpu = true;
+    if (used.empty()) cpus.push_back(default_engine());
     const cpu::caches &c = cpu::cache_sizes();
     const auto size = [](std::size_t bytes) { return bytes_text(static_cast<double>(bytes)); };
-    return {
+    std::vector<fact> facts = {
         {"version", CONVGRAD_VERSION_STRING},
         {"processor", cpu_name()},
         {"instruction sets found", sets_in(cpu::detected())},
-        {"instruction set used", std::string(to_string(on.instruction_set()))},
-        {"math mode", std::string(to_string(on.math()))},
         {"cores", std::to_string(cpu::available_cores())},
-        {"threads", std::to_string(on.threads())},
         {"caches", fmt::format("L1d {}, L2 {}, L3 {}", size(c.l1d), size(c.l2), size(c.l3))},
-        {"algorithms", fmt::format("{}", fmt::join(cpu::algorithm_names(), ", "))},
-        {"environment", environment()},
     };
+    if (!cpus.empty()) {
+        add_cpu_facts(facts, cpus);
+        facts.emplace_back(
+            "algorithms", fmt::format("{}", fmt::join(cpu::algorithm_names(), ", ")));
+    }
+    facts.emplace_back("environment", environment());
+    if (any_gpu)
+        for (fact &row : cuda_facts()) facts.push_back(std::move(row));
+    return facts;
 }
 
 int run_info() {
     table t;
     t.column("").column("");
-    for (const auto &[name, value] : environment_facts(default_engine())) t.row({name, value});
+    for (const auto &[name, value] : environment_facts({})) t.row({name, value});
     for (const auto &[name, value] : cuda_facts()) t.row({name, value});
     put("{}", t.text());
     return 0;

@@ -1,6 +1,7 @@
 // convgrad info: the library, the machine, and what the one uses of the other.
 #pragma once
 
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -9,8 +10,10 @@
 
 namespace convgrad::cli {
 
-/// Names and values: version, processor, instruction sets, threads and so on.
-std::vector<std::pair<std::string, std::string>> environment_facts(const engine &on);
+using fact = std::pair<std::string, std::string>;
+/// Names and values: version, processor, instruction sets, threads and so on, of the machine and
+/// the engines that are used on it; none: the default one.
+std::vector<fact> environment_facts(std::span<const engine> used);
 
 /// Exit status 0.
 int run_info();

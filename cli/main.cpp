@@ -57,6 +57,8 @@ constexpr const char *bench_examples = R"(Examples:
   convgrad bench mb16ic64ih56oc64kh3ph1 --dtype all --threads 1,2
   convgrad bench --batch shapes.txt --op ConvolutionBackwardWeights --json > results.json
   convgrad bench --deconv mb32ic256ih8oc128kh4sh2ph1 --isa all --cold
+  convgrad bench --engine cpu,cuda --dtype bf16 --html report.html
+      both engines of one machine side by side, as a page too: where does a layer belong?
   convgrad bench --plan --batch shapes.txt --dtype all
       how long it takes to make plans
   convgrad bench --model --batch shapes.txt --threads 1
@@ -66,8 +68,8 @@ constexpr const char *bench_examples = R"(Examples:
 
 GFLOP/s count two for each multiply-add, padded taps included; GB/s count each tensor once. The
 roofline is the share of the time that arithmetic or memory traffic needs at the peaks measured in
-the same run. With --json: op, dtype, data_format, weights_format, problem, name, isa, algorithm,
-threads, min_ms, median_ms, gflops, roofline.)";
+the same run. With --json: op, dtype, data_format, weights_format, problem, name, engine,
+math, isa, algorithm, threads, min_ms, median_ms, gflops, roofline.)";
 
 constexpr const char *explain_examples = R"(Examples:
   convgrad explain ConvolutionBackwardWeights mb16ic64ih56oc64kh3ph1
@@ -77,6 +79,8 @@ constexpr const char *train_examples = R"(Examples:
   convgrad train
       a classifier of handwritten digits, which are part of the program
   convgrad train --model autoencoder --dtype bf16
+  convgrad train --engine cuda
+      convolutions on the first GPU, everything else on the CPU; tells what the copies take
   convgrad train --data mnist --epochs 2 --checkpoint state
       on MNIST's files, unpacked in the directory mnist; the state is written after every epoch
   convgrad train --resume state --checkpoint state

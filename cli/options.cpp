@@ -96,29 +96,28 @@ std::vector<isa> parse_isas(std::string_view text) {
 }
 
 /// An engine by its name, without its settings.
-struct place {
-    engine_kind kind = engine_kind::cpu;
-    int device = 0;
-    friend bool operator==(const place &, const place &) = default;
-};
+engine_place parse_place(const std::string &part) {
+    engine_place on;
+    const std::string name = part.substr(0, part.find(':'));
+    const bool numbered = name.size() < part.size();
+    bool known = same_letters(part, "cpu");
+    if (same_letters(name, "cuda")) {
+        on.kind = engine_kind::cuda;
+        known = !numbered
+                || (read_number(std::string_view(part).substr(name.size() + 1), on.device)
+                    && on.device >= 0);
+    }
+    if (!known)
+        throw usage_error(
+            fmt::format("--engine {}: expected cpu, cuda or cuda:N, a device from 0", part));
+    return on;
+}
 
-std::vector<place> parse_places(std::string_view text) {
+std::vector<engine_place> parse_places(std::string_view text) {
     if (text.empty()) return {{}};
-    std::vector<place> list;
+    std::vector<engine_place> list;
     for (const std::string &part : split_list(text)) {
-        place on;
-        const std::string name = part.substr(0, part.find(':'));
-        const bool numbered = name.size() < part.size();
-        bool known = same_letters(part, "cpu");
-        if (same_letters(name, "cuda")) {
-            on.kind = engine_kind::cuda;
-            known = !numbered
-                    || (read_number(std::string_view(part).substr(name.size() + 1), on.device)
-                        && on.device >= 0);
-        }
-        if (!known)
-            throw usage_error(
-                fmt::format("--engine {}: expected cpu, cuda or cuda:N, a device from 0", part));
+        const engine_place on = parse_place(part);
         if (std::find(list.begin(), list.end(), on) == list.end()) list.push_back(on);
     }
     if (list.empty()) throw usage_error("--engine needs a value");
@@ -187,8 +186,8 @@ choices parse_choices(const selection_options &options) {
         {math_mode::strict, math_mode::accurate, math_mode::fast}, {math_mode::accurate});
     const std::vector<int> threads = parse_threads(options.threads);
     const std::vector<isa> sets = parse_isas(options.isas);
-    const std::vector<place> places = parse_places(options.engines);
-    for (const place &on : places) {
+    const std::vector<engine_place> places = parse_places(options.engines);
+    for (const engine_place &on : places) {
         if (on.kind == engine_kind::cpu)
             for (isa set : sets)
                 for (math_mode mode : modes)
@@ -197,10 +196,11 @@ choices parse_choices(const selection_options &options) {
             for (math_mode mode : modes)
                 c.engines.push_back({0, isa::portable, mode, on.kind, on.device});
     }
-    const bool any_cpu = std::any_of(
-        places.begin(), places.end(), [](const place &on) { return on.kind == engine_kind::cpu; });
+    const bool any_cpu = std::any_of(places.begin(), places.end(),
+        [](const engine_place &on) { return on.kind == engine_kind::cpu; });
     if (!any_cpu && !(options.threads.empty() && options.isas.empty()))
-        throw usage_error("--threads and --isa are for the CPU, which --engine does not name");
+        throw usage_error(std::string(cpu_settings_without_cpu));
+    for (const engine_place &on : places) require_engine(on);  // before anything runs
     if (!options.match.empty()) c.match.emplace("--match", options.match);
     c.mb = options.mb;
     return c;
@@ -355,8 +355,7 @@ void add_selection_options(CLI::App &app, selection_options &options, op_argumen
                                  const char *help) {
         app.add_option(name, value, help)->check(some_text())->option_text(text)->group(where);
     };
-    engine_list("--engine", options.engines, "ENGINE,...",
-        "cpu, cuda or cuda:N (a GPU's number); default: cpu");
+    engine_list("--engine", options.engines, "ENGINE,...", engine_help);
     engine_list("--threads", options.threads, "N,...", "Numbers of threads; default: all cores");
     engine_list("--isa", options.isas, "ISA,...",
         "Highest instruction sets: portable, avx2, avx512, avx512_bf16, amx_bf16, neon or all "
@@ -364,6 +363,21 @@ void add_selection_options(CLI::App &app, selection_options &options, op_argumen
         "this machine has); default: the best");
     engine_list("--math", options.math, "MODE,...",
         "Arithmetic for f32: strict, accurate, fast or all; default: accurate");
+}
+
+engine_place parse_one_engine(std::string_view text) {
+    const std::vector<engine_place> places = parse_places(text);
+    if (places.size() > 1) throw usage_error(fmt::format("--engine {}: expected one engine", text));
+    return places.front();
+}
+
+void require_engine(const engine_place &place) {
+    if (place.kind == engine_kind::cpu) return;
+    try {
+        const engine probe({.kind = place.kind, .device = place.device});
+    } catch (const error &e) {
+        throw usage_error(fmt::format("--engine cuda:{}: {}", place.device, e.what()));
+    }
 }
 
 void add_output_options(CLI::App &app, output_options &options) {

@@ -1,4 +1,4 @@
-// The options that select what to work on, shared by verify, bench and explain.
+// The options that select what to work on and where, shared by verify, bench, explain and train.
 #pragma once
 
 #include <charconv>
@@ -39,6 +39,20 @@ enum class op_argument { option, positional };
 void add_selection_options(
     CLI::App &app, selection_options &options, op_argument ops = op_argument::option);
 void add_output_options(CLI::App &app, output_options &options);
+
+/// What --engine names, without the settings that an engine has.
+struct engine_place {
+    engine_kind kind = engine_kind::cpu;
+    int device = 0;
+    friend bool operator==(const engine_place &, const engine_place &) = default;
+};
+inline constexpr const char *engine_help = "cpu, cuda or cuda:N (a GPU's number); default: cpu";
+inline constexpr std::string_view cpu_settings_without_cpu =
+    "--threads and --isa are for the CPU, which --engine does not name";
+/// The one engine that a text names; empty: the CPU. Throws usage_error.
+engine_place parse_one_engine(std::string_view text);
+/// Throws usage_error that says what is missing, if this machine has no such engine.
+void require_engine(const engine_place &place);
 
 /// Whether the text as a whole is a decimal number, read the same way in every locale.
 bool read_number(std::string_view text, double &value);

@@ -56,6 +56,18 @@ std::size_t bytes_spanned(const logical_tensor &t) {
     return static_cast<std::size_t>(last + 1) * size_of(t.type);
 }
 
+/// Of work that is put on a stream: by the device's clock, or on a CPU by the host's.
+template <typename Work>
+double seconds_of(const stream &on, bool by_device, const Work &work) {
+    if (!by_device) {
+        const auto start = std::chrono::steady_clock::now();
+        work();
+        return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    }
+    const auto call = [](void *context) { (*static_cast<const Work *>(context))(); };
+    return cuda::tools().seconds(on.get(), call, const_cast<Work *>(&work));
+}
+
 }  // namespace
 
 conv::buffers fill_tensors(const op_call &call, tensor_store &store, const filling &with) {
@@ -106,16 +118,27 @@ void runner::fetch() const {
 }
 
 double runner::seconds() const {
-    if (there_ == nullptr) {
-        const auto start = std::chrono::steady_clock::now();
-        compiled_.execute(on_, inputs_, outputs_);
-        return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    return seconds_of(on_, there_ != nullptr, [&] { compiled_.execute(on_, inputs_, outputs_); });
+}
+
+plan_timer::plan_timer(const op_call &call, const conv::buffers &data, const engine &on)
+    : on_(on), data_(data) {
+    if (on.kind() != engine_kind::cuda) return;
+    there_ = std::make_unique<device_memory>(on.get().backend->facts().device);
+    void **const slots[] = {&data_.src, &data_.weights, &data_.dst, &data_.bias};
+    for (std::size_t i = 0; i < std::size(slots); ++i) {
+        const bool result = static_cast<std::size_t>(call.output) == i;
+        *slots[i] = there_->copy_of(
+            *slots[i], static_cast<std::size_t>(call.elements[i])
+                           * size_of(result ? call.problem.out_type : call.problem.type));
     }
-    const auto work = [](void *self) {
-        const auto &mine = *static_cast<const runner *>(self);
-        mine.compiled_.execute(mine.on_, mine.inputs_, mine.outputs_);
-    };
-    return cuda::tools().seconds(on_.get(), work, const_cast<runner *>(this));
+}
+
+double plan_timer::seconds(const engines::plan &plan) const {
+    const engines::scratch_lease room(on_.get(), plan.workspace());
+    return seconds_of(on_, there_ != nullptr, [&] {
+        plan.execute({&data_, 1}, room.data(), on_.get());
+    });
 }
 
 std::unique_ptr<const engines::plan> any_plan_of(

@@ -36,6 +36,19 @@ private:
     std::vector<tensor> inputs_, outputs_;
 };
 
+/// Plans of one call, bound to the same memory.
+class plan_timer {
+public:
+    plan_timer(const op_call &call, const conv::buffers &data, const engine &on);
+    /// How long an execution takes on the engine, without calls from the host.
+    [[nodiscard]] double seconds(const engines::plan &plan) const;
+
+private:
+    stream on_;
+    std::unique_ptr<device_memory> there_;  // null: the host's memory is used
+    conv::buffers data_;
+};
+
 /// The plan that the library makes for a call on any engine, and on a CPU.
 std::unique_ptr<const engines::plan> any_plan_of(
     const op_call &call, const engine &on, std::vector<engines::verdict> *refusals = nullptr);

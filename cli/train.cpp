@@ -17,6 +17,7 @@
 #include "train/checkpoint.hpp"
 #include "train/trainer.hpp"
 #include "train/whole_file.hpp"
+#include "train_device.hpp"
 #include "train_summary.hpp"
 #include "usage_error.hpp"
 
@@ -38,6 +39,12 @@ T parse_choice(std::string_view option, std::string_view text, const T (&choices
 
 engine_choice choose_engine(const train_options &options) {
     engine_choice chosen;
+    const engine_place place = parse_one_engine(options.engine_name);
+    chosen.kind = place.kind;
+    chosen.device = place.device;
+    if (chosen.kind != engine_kind::cpu && (options.threads != 0 || !options.isa_name.empty()))
+        throw usage_error(std::string(cpu_settings_without_cpu));
+    require_engine(place);
     chosen.threads = options.threads;
     if (!options.isa_name.empty())
         chosen.max_isa = parse_choice("--isa", options.isa_name, all_isas);
@@ -178,6 +185,11 @@ void add_train_options(CLI::App &app, train_options &options) {
         ->group(what);
 
     constexpr const char *where = "Where to run it";
+    app.add_option("--engine", options.engine_name,
+           std::string("Where the convolutions run, and nothing else: ") + engine_help)
+        ->check(some_text())
+        ->option_text("ENGINE")
+        ->group(where);
     app.add_option("--threads", options.threads, "Number of threads; default: all cores")
         ->transform(number_between(1, cpu::max_threads))
         ->option_text("N")
@@ -209,7 +221,9 @@ int run_train(const train_options &options) {
     const engine &on = engines.get(where);
     const train::dataset data =
         options.data.empty() ? train::embedded_digits() : train::read_directory(options.data);
-    train::trainer trainer(chosen, data, on);
+    std::optional<gpu_device> gpu;
+    if (on.kind() == engine_kind::cuda) gpu.emplace(on);
+    train::trainer trainer(chosen, data, {on, gpu ? &*gpu : nullptr});
     if (state) trainer.restore(*state);
     try {
         if (!options.output.quiet) put("{}\n", introduction(chosen, data, on));

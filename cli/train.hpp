@@ -11,7 +11,7 @@ namespace convgrad::cli {
 
 /// As typed; what is left out comes from the checkpoint when resuming, else from defaults.
 struct train_options {
-    std::string model, type, isa_name, math;
+    std::string model, type, engine_name, isa_name, math;
     std::string data, checkpoint, resume, html;
     std::optional<std::uint64_t> seed;
     std::optional<int> epochs, batch;

@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include "engines.hpp"
 #include "op_case.hpp"
 #include "problem_string.hpp"
 #include "table.hpp"
@@ -16,11 +17,6 @@ bool classifies(const train::settings &chosen) {
     return chosen.model == train::model_kind::classifier;
 }
 
-struct op_total {
-    long calls = 0;
-    double seconds = 0, flops = 0;
-};
-
 /// Multiply-adds count two, as in bench.
 double flops_of(const train::op_time &t, data_type type) {
     op_case c;
@@ -31,42 +27,76 @@ double flops_of(const train::op_time &t, data_type type) {
     return 2 * conv::macs(make_call(c, false).problem) * static_cast<double>(t.calls);
 }
 
-std::string time_by_op(const train::trainer &trainer, double total) {
+std::string shares_text(const train::trainer &trainer) {
+    const std::vector<time_share> shares = time_shares(trainer);
+    const bool copied =
+        std::ranges::any_of(shares, [](const time_share &s) { return s.bytes > 0; });
     table t;
-    t.column("op");
+    t.column("time");
     for (const char *title : {"calls", "seconds", "share", "GFLOP/s"})
         t.column(title, align::right);
+    if (copied) t.column("GB/s", align::right);
+    const auto rate = [](double amount, double seconds) {
+        return amount > 0 && seconds > 0 ? fmt::format("{:.1f}", amount / seconds * 1e-9) : "";
+    };
+    const double total = training_seconds(trainer);
+    for (const time_share &s : shares) {
+        std::vector<std::string> cells = {s.name, s.calls > 0 ? std::to_string(s.calls) : "",
+            fmt::format("{:.2f}", s.seconds), fmt::format("{:.0f} %", 100 * s.seconds / total),
+            rate(s.flops, s.seconds)};
+        if (copied) cells.push_back(rate(s.bytes, s.seconds));
+        t.row(std::move(cells));
+    }
+    return t.text()
+           + (copied ? "Ops by the device's own clock, everything else by the host's.\n" : "");
+}
+
+}  // namespace
+
+double training_seconds(const train::trainer &trainer) {
+    const auto &history = trainer.history();
+    double total = 0;
+    for (std::size_t i = history.size() - trainer.trained_epochs(); i < history.size(); ++i)
+        total += history[i].seconds;
+    return total;
+}
+
+std::vector<time_share> time_shares(const train::trainer &trainer) {
+    std::vector<time_share> shares;
+    double rest = training_seconds(trainer);
+    const auto add = [&](time_share s) {
+        rest -= s.seconds;
+        shares.push_back(std::move(s));
+    };
     const std::vector<train::op_time> times = trainer.op_times();
-    double rest = total;
     for (op_kind kind : all_op_kinds) {
-        op_total sum;
+        time_share sum{std::string(to_string(kind)), "convolutions"};
         for (const train::op_time &one : times) {
             if (one.kind != kind || one.calls == 0) continue;
             sum.calls += one.calls;
             sum.seconds += one.seconds;
             sum.flops += flops_of(one, trainer.chosen().type);
         }
-        if (sum.calls == 0) continue;
-        rest -= sum.seconds;
-        t.row({std::string(to_string(kind)), std::to_string(sum.calls),
-            fmt::format("{:.2f}", sum.seconds), fmt::format("{:.0f} %", 100 * sum.seconds / total),
-            fmt::format("{:.1f}", sum.flops / sum.seconds * 1e-9)});
+        if (sum.calls > 0) add(std::move(sum));
     }
-    t.row({"everything else", "", fmt::format("{:.2f}", rest),
-        fmt::format("{:.0f} %", 100 * rest / total), ""});
-    return t.text();
+    const train::transfer_time device = trainer.transfers();
+    if (device.bytes > 0) {
+        add({"copies", "tensors to the device and back", 0, device.copies, 0, device.bytes});
+        add({"queuing and waiting", "calls of convolutions while the device did not compute", 0,
+            device.waiting});
+    }
+    shares.push_back(
+        {"everything else", "normalisation, activation, loss, optimiser, conversions", 0, rest});
+    return shares;
 }
-
-}  // namespace
 
 std::string introduction(
     const train::settings &chosen, const train::dataset &data, const engine &on) {
     return fmt::format("{}: {} training and {} test images of {}×{} pixels\n"
-                       "{}, {}, batches of {}, seed {}; {}, {} {}\n",
+                       "{}, {}, batches of {}, seed {}; {}\n",
         data.name, data.training.size(), data.test.size(), data.training.height,
         data.training.width, to_string(chosen.model), to_string(chosen.type), chosen.batch,
-        chosen.seed, to_string(on.instruction_set()), on.threads(),
-        on.threads() == 1 ? "thread" : "threads");
+        chosen.seed, engine_label(on));
 }
 
 std::string epoch_title(const train::settings &chosen) {
@@ -98,15 +128,11 @@ std::string closing(const train::trainer &trainer, bool brief) {
                           "image has {:.5f})\n",
                 paint(fmt::format("{:.5f}", test.loss), colour::bold), trainer.mean_image_error());
     text += fmt::format("weights {:016x}\n", trainer.weights_fingerprint());
-    double total = 0;
     long steps = 0;
     for (const train::op_time &t : trainer.op_times()) steps = std::max(steps, t.calls);
-    const std::size_t epochs = trainer.trained_epochs();
-    for (std::size_t i = trainer.history().size() - epochs; i < trainer.history().size(); ++i)
-        total += trainer.history()[i].seconds;
     if (brief || steps == 0) return text;
-    return fmt::format(
-        "\n{}\n{} training steps in {:.1f} s:\n{}", text, steps, total, time_by_op(trainer, total));
+    return fmt::format("\n{}\n{} training steps in {:.1f} s:\n{}", text, steps,
+        training_seconds(trainer), shares_text(trainer));
 }
 
 }  // namespace convgrad::cli

@@ -4,7 +4,7 @@ const describe = (r) => [
   `${r.op}, ${r.dtype}, ${r.layout}`,
   `${digits(r.gflops)} GFLOP/s, ${digits(r.gbs)} GB/s`,
   `${percent(r.share)} of the limit: ${digits(r.limit_gflops)} GFLOP/s, ${r.limit}`,
-  `${duration(r.min_ms)}; ${r.algorithm}, ${r.isa}, ${r.threads} thread${r.threads === 1 ? '' : 's'}`,
+  `${duration(r.min_ms)}; ${r.algorithm}, ${r.isa}${r.threads ? `, ${r.threads} thread${r.threads === 1 ? '' : 's'}` : ''}`,
 ];
 
 // Labels that would overlap move apart, downwards.
@@ -16,17 +16,19 @@ const spread = (labels, distance) => {
 
 const roofline = (svg, width, rows, engines) => {
   const height = Math.round(Math.min(560, Math.max(320, width * 0.55)));
-  const left = 46, right = width - 10, top = 18, bottom = height - 40;
-  if (rows.length === 0) { draw(svg, 'text', { x: left, y: 40 }, 'No case passes the filter.'); return 80; }
-  const peaks = engines.flatMap((e) => e.peaks.map((p) => ({ ...p, engine: e.label })));
-  const bandwidths = engines.flatMap((e) => e.bandwidths.map((b) => ({ ...b, engine: e.label })));
+  const right = width - 10, top = 18, bottom = height - 40;
+  if (rows.length === 0) { draw(svg, 'text', { x: 46, y: 40 }, 'No case passes the filter.'); return 80; }
+  // Each engine has its own roof.
+  const peaks = engines.flatMap((e) => e.peaks.map((p) => ({ ...p, engine: e.name, widest: Math.max(...e.bandwidths.map((b) => b.gbs)) })));
+  const bandwidths = engines.flatMap((e) => e.bandwidths.map((b) => ({ ...b, engine: e.name, highest: Math.max(...e.peaks.map((p) => p.gflops)) })));
   const several = engines.length > 1;
-  const highest = Math.max(...peaks.map((p) => p.gflops)), widest = Math.max(...bandwidths.map((b) => b.gbs));
+  const highest = Math.max(...peaks.map((p) => p.gflops));
 
   let [x_low, x_high] = extent(rows.map((r) => r.intensity));
   let [y_low, y_high] = extent(rows.map((r) => r.gflops));
-  x_low = Math.min(x_low / 2, highest / widest / 6); x_high = Math.max(x_high * 2, highest / Math.min(...bandwidths.map((b) => b.gbs)) * 2);
+  x_low = Math.min(x_low / 2, ...peaks.map((p) => p.gflops / p.widest / 3)); x_high = Math.max(x_high * 2, ...bandwidths.map((b) => b.highest / b.gbs * 2));
   y_low = 10 ** Math.floor(Math.log10(y_low * 0.8)); y_high = Math.max(y_high, highest) * 1.6;
+  const left = Math.max(46, 10 + Math.max(...powers(y_low, y_high, true).map((t) => width_of(digits(t)))));
   const x = logarithmic(x_low, x_high, left, right), y = logarithmic(y_low, y_high, bottom, top);
 
   for (const t of powers(x_low, x_high, width > 600)) {
@@ -42,17 +44,17 @@ const roofline = (svg, width, rows, engines) => {
 
   const suffix = (e) => several ? ` · ${e.engine}` : '';
   for (const p of peaks) {
-    const start = Math.max(x_low, p.gflops / widest);
+    const start = Math.max(x_low, p.gflops / p.widest);
     if (start < x_high) draw(svg, 'line', { class: 'limit-line peak', x1: x(start), x2: right, y1: y(p.gflops), y2: y(p.gflops) });
   }
   for (const b of bandwidths) {
-    const from = Math.max(x_low, y_low / b.gbs), to = Math.min(x_high, highest / b.gbs);
+    const from = Math.max(x_low, y_low / b.gbs), to = Math.min(x_high, b.highest / b.gbs);
     draw(svg, 'line', { class: 'limit-line dashed bandwidth', x1: x(from), y1: y(from * b.gbs), x2: x(to), y2: y(to * b.gbs) });
   }
 
   const own = draw(svg, 'g');
   for (const r of rows) {
-    const node = draw(svg, 'path', { class: `point ${pass_of(r.op)}`, d: marker(r.dtype, x(r.intensity), y(r.gflops), 4.5) });
+    const node = draw(svg, 'path', { class: `point ${pass_of(r.op)}${hollow(r.on) ? ' hollow' : ''}`, d: marker(r.dtype, x(r.intensity), y(r.gflops), 4.5) });
     with_tip(node, r.name, describe(r), () => {
       draw(own, 'line', { class: 'own-limit', x1: x(r.intensity), x2: x(r.intensity), y1: y(r.gflops), y2: y(r.limit_gflops) });
       draw(own, 'line', { class: 'own-limit', x1: x(r.intensity) - 7, x2: x(r.intensity) + 7, y1: y(r.limit_gflops), y2: y(r.limit_gflops) });
@@ -114,6 +116,38 @@ const bars = (svg, width, rows, group_of) => {
   return height;
 };
 
+// One line for each case: a mark for each engine at its time, and which is the fastest by how much.
+const contest = (svg, width, list, names) => {
+  // Lines of one layer stand together, its name before the first of them: colours tell the pass.
+  const label_of = (g) => g.layout_shown ? `${g.name} · ${g.layout}` : g.name;
+  const verdict_of = (g) => `${g.fastest} ${digits(g.lead)}×`;
+  const left = Math.min(width * 0.45, Math.max(...list.map((g) => width_of(label_of(g)))) + 12);
+  const right = width - Math.max(...list.map((g) => width_of(verdict_of(g)))) - 16, step = 17, top = 22;
+  let [low, high] = extent(list.flatMap((g) => g.results.map((r) => r.min_ms)));
+  low *= 0.8; high *= 1.25;
+  const x = logarithmic(low, high, left, right), height = top + list.length * step + 8;
+  for (const t of powers(low, high, right - left > 300)) {
+    draw(svg, 'line', { class: 'grid', x1: x(t), x2: x(t), y1: top - 2, y2: height - 6 });
+    draw(svg, 'text', { x: x(t), y: top - 7, 'text-anchor': 'middle' }, duration(t));
+  }
+  list.forEach((g, i) => {
+    const y = top + i * step + step / 2, text = shortened(label_of(g), left - 10);
+    const [from, to] = extent(g.results.map((r) => x(r.min_ms)));
+    if (i === 0 || label_of(g) !== label_of(list[i - 1])) {
+      const label = draw(svg, 'text', { class: 'name', x: left - 8, y: y + 4, 'text-anchor': 'end' }, text);
+      if (text !== label_of(g)) draw(label, 'title', {}, label_of(g));
+    }
+    draw(svg, 'line', { class: 'limit-line', x1: from, x2: to, y1: y, y2: y });
+    for (const r of g.results) {
+      const node = draw(svg, 'path', { class: `contestant ${pass_of(r.op)}${hollow(r.on) ? ' hollow' : ''}`,
+        d: engine_marker(names.indexOf(r.on), x(r.min_ms), y, 4.5) });
+      with_tip(node, `${r.name} on ${r.on}`, describe(r));
+    }
+    draw(svg, 'text', { class: 'strong', x: width - 4, y: y + 4, 'text-anchor': 'end' }, verdict_of(g));
+  });
+  return height;
+};
+
 // Lines over epochs. `series`: { name, style, points: [[x, y], …], dots }.
 const curves = (svg, width, series, format, range) => {
   const height = 260, left = 52, right = width - 14, top = 14, bottom = height - 34;
@@ -153,7 +187,7 @@ const shares = (svg, width, list) => {
     const bar = draw(svg, 'rect', { class: `share ${s.calls ? pass_of(s.op) : 'other'}`, x: left, y, rx: 2,
       width: Math.max(1, x(s.seconds) - left), height: thick });
     with_tip(bar, s.op, [`${digits(s.seconds)} s, ${percent(s.seconds / total)} of the training steps`,
-      ...(s.calls ? [`${s.calls} calls`] : ['normalisation, activation, loss, optimiser, conversions'])]);
+      s.calls ? `${s.calls} calls` : s.what]);
     draw(svg, 'text', { class: 'halo', x: x(s.seconds) + 6, y: y + 14 }, values[i]);
   });
   return list.length * (thick + 8) + 6;

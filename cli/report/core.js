@@ -115,7 +115,11 @@ const marker = (type, x, y, r) => ({
   bf16: `M${x - r * 0.9} ${y - r * 0.9}h${r * 1.8}v${r * 1.8}h${-r * 1.8}z`,
   f16: `M${x} ${y - r * 1.15}l${r * 1.1} ${r * 2}h${-r * 2.2}z`,
 })[type];
-const legend = (parent, types) => {
+// Engines: the first one's marks are filled, those of the others are not.
+const engine_names = data.engines.map((e) => e.name);
+const hollow = (name) => engine_names.indexOf(name) > 0;
+const engine_marker = (index, x, y, r) => marker(['f32', 'f32', 'bf16', 'f16'][Math.max(0, Math.min(index, 3))], x, y, r);
+const legend = (parent, types, engines = []) => {
   const box = add(parent, 'div', { class: 'legend' });
   const item = (text, shape, style) => {
     const span = add(box, 'span');
@@ -124,4 +128,5 @@ const legend = (parent, types) => {
   };
   for (const [pass, text] of Object.entries(passes)) item(text, marker('bf16', 6, 6, 5.5), pass);
   if (types.length > 1) for (const type of types) item(type, marker(type, 6, 6, 5), 'other');
+  if (engines.length > 1) for (const name of engines) item(name, engine_marker(engine_names.indexOf(name), 6, 6, 5), hollow(name) ? 'other hollow' : 'other');
 };

@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "bench_engines.hpp"
 #include "cpu/isa.hpp"
 #include "engine/engine.hpp"
 #include "info.hpp"
@@ -50,21 +51,14 @@ std::string json_for_script(const nlohmann::json &data) {
     return out;
 }
 
-std::string engine_label(const engine &on) {
-    const std::string mode =
-        on.math() == math_mode::accurate ? "" : fmt::format(", {}", to_string(on.math()));
-    if (on.kind() == engine_kind::cuda) return fmt::format("{}{}", on.get().backend->name(), mode);
-    return fmt::format("{}, {} thread{}{}", to_string(on.instruction_set()), on.threads(),
-        on.threads() == 1 ? "" : "s", mode);
-}
-
 /// Four digits are more than the clock gives.
 double rounded(double x) {
     return std::stod(fmt::format("{:.5g}", x));
 }
 
-nlohmann::json engine_json(const engine &on, machine_peaks &peaks) {
-    nlohmann::json e = {{"label", engine_label(on)}, {"peaks", nlohmann::json::array()}};
+nlohmann::json engine_json(const engine &on, const std::string &name, machine_peaks &peaks) {
+    nlohmann::json e = {
+        {"label", engine_label(on)}, {"name", name}, {"peaks", nlohmann::json::array()}};
     if (on.kind() == engine_kind::cuda) {
         const cuda::device_peaks &p = peaks.of_device(on);
         e["peaks"] = {{{"label", "f32 FMA"}, {"gflops", rounded(p.fma * 1e-9)}},
@@ -85,7 +79,8 @@ nlohmann::json engine_json(const engine &on, machine_peaks &peaks) {
     return e;
 }
 
-nlohmann::json result_json(const bench_result &r, const engine &on) {
+nlohmann::json result_json(
+    const bench_result &r, const engine &on, const std::string &engine_short) {
     const op_case &c = r.what;
     const std::string problem = to_text(*c.problem, false);
     const double limit = r.bound.flops / r.bound.seconds() * 1e-9;
@@ -93,10 +88,11 @@ nlohmann::json result_json(const bench_result &r, const engine &on) {
         {"op", to_string(c.kind)}, {"dtype", to_string(c.type)},
         {"layout", fmt::format("{} {}", to_string(c.data), weights_text(c))},
         {"algorithm", r.algorithm}, {"isa", r.uses}, {"threads", r.threads},
-        {"engine", engine_label(on)}, {"min_ms", rounded(r.min_seconds * 1e3)},
-        {"median_ms", rounded(r.median_seconds * 1e3)}, {"gflops", rounded(r.gflops())},
-        {"gbs", rounded(r.gigabytes())}, {"intensity", rounded(r.bound.flops / r.bound.bytes)},
-        {"share", rounded(r.roofline())}, {"limit_gflops", rounded(limit)},
+        {"engine", engine_label(on)}, {"on", engine_short},
+        {"min_ms", rounded(r.min_seconds * 1e3)}, {"median_ms", rounded(r.median_seconds * 1e3)},
+        {"gflops", rounded(r.gflops())}, {"gbs", rounded(r.gigabytes())},
+        {"intensity", rounded(r.bound.flops / r.bound.bytes)}, {"share", rounded(r.roofline())},
+        {"limit_gflops", rounded(limit)},
         {"limit", r.bound.compute_bound() ? fmt::format("compute ({})", r.bound.unit) : "memory"}};
 }
 
@@ -136,18 +132,21 @@ void add_results(nlohmann::json &data, const std::vector<bench_result> &results,
     engine_cache &engines, machine_peaks &peaks) {
     data["results"] = nlohmann::json::array();
     data["engines"] = nlohmann::json::array();
+    const std::vector<std::string> names = short_engine_names(results, engines);
     std::vector<std::string> seen;
-    for (const bench_result &r : results) {
+    std::vector<engine> used;
+    for (std::size_t i = 0; i < results.size(); ++i) {
+        const bench_result &r = results[i];
         if (r.bound.flops <= 0 || r.bound.bytes <= 0) continue;  // nothing to plot
         const engine &on = engines.get(r.what.on);
-        data["results"].push_back(result_json(r, on));
+        data["results"].push_back(result_json(r, on, names[i]));
         if (std::find(seen.begin(), seen.end(), engine_label(on)) != seen.end()) continue;
         seen.push_back(engine_label(on));
-        data["engines"].push_back(engine_json(on, peaks));
+        used.push_back(on);
+        data["engines"].push_back(engine_json(on, names[i], peaks));
     }
     auto facts = nlohmann::json::array({{"command", command_line()}, {"date", now_text()}});
-    const engine &first = results.empty() ? default_engine() : engines.get(results.front().what.on);
-    for (const auto &[name, value] : environment_facts(first))
+    for (const auto &[name, value] : environment_facts(used))
         facts.push_back(nlohmann::json::array({name, value}));
     data["environment"] = std::move(facts);
 }

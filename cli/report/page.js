@@ -108,7 +108,7 @@ const matches = (r) =>
   (!state.op || r.op === state.op) && (!state.dtype || r.dtype === state.dtype)
   && (!state.engine || r.engine === state.engine)
   && state.text.toLowerCase().split(/\s+/).every((word) =>
-    `${r.name} ${r.problem} ${r.op} ${r.dtype} ${r.algorithm} ${r.isa} ${r.limit}`.toLowerCase().includes(word));
+    `${r.name} ${r.problem} ${r.op} ${r.dtype} ${r.algorithm} ${r.isa} ${r.on} ${r.limit}`.toLowerCase().includes(word));
 
 const filters = (update) => {
   const box = add(main, 'section', { class: 'filters' });
@@ -131,7 +131,7 @@ const filters = (update) => {
 
 const columns = [
   ['name', 'layer'], ['op', 'op'], ['dtype', 'type'], ['layout', 'layout'], ['algorithm', 'algorithm'], ['isa', 'isa'],
-  ['threads', 'threads', (x) => x], ['min_ms', 'min ms', (x) => x.toFixed(3)],
+  ['on', 'engine'], ['threads', 'threads', (x) => x || ''], ['min_ms', 'min ms', (x) => x.toFixed(3)],
   ['median_ms', data.training ? 'mean ms' : 'median ms', (x) => x.toFixed(3)],
   ['gflops', 'GFLOP/s', (x) => x.toFixed(1)], ['gbs', 'GB/s', (x) => x.toFixed(1)],
   ['share', 'of limit', percent], ['limit', 'limit'], ['problem', 'problem'],
@@ -168,19 +168,77 @@ const table = (parent, update) => {
   };
 };
 
+// The same case on each of several engines.
+const contests = (rows) => {
+  const groups = new Map();
+  const layouts = unique(rows.map((r) => `${r.layout} ${is_transposed(r)}`)).length > 2;
+  for (const r of rows) {
+    const key = [r.name, r.problem, r.op, r.dtype, r.layout].join('|');
+    if (!groups.has(key)) groups.set(key, { name: r.name, op: r.op, dtype: r.dtype, layout: r.layout, layout_shown: layouts, results: [] });
+    groups.get(key).results.push(r);
+  }
+  const list = [...groups.values()].filter((g) => g.results.length > 1);
+  for (const g of list) {
+    const times = [...g.results].sort((a, b) => a.min_ms - b.min_ms);
+    g.fastest = times[0].on;
+    g.lead = times[1].min_ms / times[0].min_ms;
+  }
+  return list;
+};
+
+const side_by_side = () => {
+  if (engine_names.length < 2 || contests(results).length === 0) return () => {};
+  const box = section(main, 'Engines side by side', 'The fastest call of each case on each engine, and how many times as fast as the next one the fastest is. Every engine has its tensors in its own memory: nothing is copied.');
+  legend(box, [], engine_names);
+  const summary = add(box, 'p', { id: 'wins' });
+  const panels = add(box, 'div', { class: 'panels' });
+  const grid = add(add(box, 'div', { class: 'scroll', tabindex: 0, role: 'region', 'aria-label': 'Engines side by side' }), 'table', { id: 'engines' });
+  const head = add(add(grid, 'thead'), 'tr');
+  for (const title of ['layer', 'op', 'type', 'layout', ...engine_names.map((n) => `${n} ms`), 'fastest', 'times'])
+    add(head, 'th', { scope: 'col', class: title.endsWith(' ms') || title === 'times' ? 'plain number' : 'plain' }, title);
+  const body = add(grid, 'tbody');
+  return (rows) => {
+    const list = contests(rows);
+    panels.replaceChildren();
+    body.replaceChildren();
+    summary.textContent = engine_names.map((name) => {
+      const won = list.filter((g) => g.fastest === name);
+      const mean = Math.exp(won.reduce((sum, g) => sum + Math.log(g.lead), 0) / won.length);
+      return `${name} is the fastest in ${won.length} of ${list.length} cases${won.length ? `, by a factor of ${digits(mean)} in the geometric mean` : ''}.`;
+    }).join(' ');
+    for (const type of unique(list.map((g) => g.dtype))) {
+      const panel = add(panels, 'div'), of_type = list.filter((g) => g.dtype === type);
+      if (unique(results.map((r) => r.dtype)).length > 1) add(panel, 'h3', {}, type);
+      chart(panel, `Engines side by side, ${type}`, (svg, width) => contest(svg, width, of_type, engine_names))();
+    }
+    for (const g of list) {
+      const row = add(body, 'tr');
+      for (const key of ['name', 'op', 'dtype', 'layout']) add(row, 'td', {}, g[key]);
+      for (const name of engine_names) {
+        const r = g.results.find((one) => one.on === name);
+        add(row, 'td', { class: 'number' }, r ? digits(r.min_ms) : '');
+      }
+      add(row, 'td', {}, g.fastest);
+      add(row, 'td', { class: 'number' }, digits(g.lead));
+    }
+  };
+};
+
 const single_ops = () => {
   let visible = results;
   const update = () => {
     visible = results.filter(matches);
     count.textContent = `${visible.length} of ${results.length} cases`;
+    draw_contest(visible);
     redraw_roofline();
     draw_bars();
     fill_table(visible);
   };
   const count = filters(update);
   const types = unique(results.map((r) => r.dtype));
+  const draw_contest = side_by_side();
   const plot = section(main, 'Roofline', 'Every point is one problem with one op. The lines are this machine’s limits, measured in the same run: arithmetic (level) and reading (rising). Point at one (or tap it) to see its own limit.');
-  legend(plot, types);
+  legend(plot, types, engine_names);
   const redraw_roofline = chart(plot, 'Roofline plot', (svg, width) =>
     roofline(svg, width, visible, data.engines.filter((e) => !state.engine || e.label === state.engine)));
 
@@ -188,7 +246,7 @@ const single_ops = () => {
   legend(by_layer, []);
   const panels = add(by_layer, 'div', { class: 'panels' });
   const engines = unique(results.map((r) => r.engine)), layouts = unique(results.map((r) => `${r.layout} ${is_transposed(r)}`));
-  const group_of = (r) => [r.name, ...(engines.length > 1 ? [r.engine] : []),
+  const group_of = (r) => [r.name, ...(engines.length > 1 ? [r.on] : []),
     ...(layouts.length > 2 ? [r.layout] : [])].join(' · ');
   const draw_bars = () => {
     panels.replaceChildren();
@@ -212,6 +270,7 @@ const environment = () => {
   for (const [key, value] of data.environment) { add(list, 'dt', {}, key); add(list, 'dd', {}, value); }
 };
 
+const on_engine = (r) => engine_names.length > 1 ? `, ${r.on}` : '';
 main.replaceChildren();
 if (data.training) training(data.training);
 else {
@@ -220,8 +279,8 @@ else {
   const fastest = results.reduce((a, b) => a.gflops > b.gflops ? a : b);
   tiles([[`${results.length}`, 'cases measured'],
     [percent(sorted[Math.floor(sorted.length / 2)]), 'of the limit in the median'],
-    [`${digits(fastest.gflops)} GFLOP/s`, `highest: ${fastest.name}, ${fastest.dtype}`],
-    [percent(slowest.share), `furthest from the limit: ${slowest.name}, ${slowest.op}, ${slowest.dtype}`]]);
+    [`${digits(fastest.gflops)} GFLOP/s`, `highest: ${fastest.name}, ${fastest.dtype}${on_engine(fastest)}`],
+    [percent(slowest.share), `furthest from the limit: ${slowest.name}, ${slowest.op}, ${slowest.dtype}${on_engine(slowest)}`]]);
 }
 if (results.length > 0) single_ops();
 environment();

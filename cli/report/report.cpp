@@ -5,6 +5,7 @@
 #include "problem_string.hpp"
 #include "report/page.hpp"
 #include "runner.hpp"
+#include "train_summary.hpp"
 
 namespace convgrad::cli {
 namespace {
@@ -32,43 +33,35 @@ json samples_json(train::trainer &trainer, const train::dataset &data) {
     return list;
 }
 
-json shares_json(const train::trainer &trainer, double seconds) {
+json shares_json(const train::trainer &trainer) {
     json list = json::array();
-    double rest = seconds;
-    for (op_kind kind : all_op_kinds) {
-        double spent = 0;
-        long calls = 0;
-        for (const train::op_time &t : trainer.op_times())
-            if (t.kind == kind) spent += t.seconds, calls += t.calls;
-        if (calls == 0) continue;
-        rest -= spent;
-        list.push_back({{"op", to_string(kind)}, {"seconds", spent}, {"calls", calls}});
-    }
-    list.push_back({{"op", "everything else"}, {"seconds", rest}, {"calls", 0}});
+    for (const time_share &s : time_shares(trainer))
+        list.push_back(
+            {{"op", s.name}, {"what", s.what}, {"seconds", s.seconds}, {"calls", s.calls}});
     return list;
 }
 
 json training_json(train::trainer &trainer, const train::dataset &data) {
     const auto &history = trainer.history();
     json epochs = json::array();
-    double seconds = 0, images = 0;
+    double images = 0;
     for (std::size_t i = 0; i < history.size(); ++i) {
         const train::epoch_record &r = history[i];
         epochs.push_back(
             {{"training_loss", r.training.loss}, {"training_accuracy", r.training.accuracy},
                 {"test_loss", r.test.loss}, {"test_accuracy", r.test.accuracy}});
         if (i + trainer.trained_epochs() < history.size()) continue;
-        seconds += r.seconds;
         images += static_cast<double>(r.training.count);
     }
+    const double seconds = training_seconds(trainer);
     long steps = 0;
     for (const train::op_time &t : trainer.op_times()) steps = std::max(steps, t.calls);
     return {{"model", to_string(trainer.chosen().model)}, {"epochs", epochs},
         {"step_losses", trainer.step_losses()}, {"seconds", seconds}, {"steps", steps},
         {"images_per_second", seconds > 0 ? images / seconds : 0},
         {"test_images", data.test.size()}, {"mean_image_error", trainer.mean_image_error()},
-        {"width", data.test.width}, {"height", data.test.height},
-        {"shares", shares_json(trainer, seconds)}, {"samples", samples_json(trainer, data)}};
+        {"width", data.test.width}, {"height", data.test.height}, {"shares", shares_json(trainer)},
+        {"samples", samples_json(trainer, data)}};
 }
 
 }  // namespace
@@ -89,7 +82,7 @@ std::vector<bench_result> layer_results(const train::trainer &trainer, const eng
         const auto plan = any_plan_of(call, used);
         r.algorithm = plan->algorithm();
         r.uses = plan->facts().uses;
-        r.threads = used.threads();
+        r.threads = used.kind() == engine_kind::cpu ? used.threads() : 0;
         r.min_seconds = t.fastest;
         r.median_seconds = t.seconds / static_cast<double>(t.calls);
         r.bound = peaks.limit_of(call, used);

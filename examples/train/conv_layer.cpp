@@ -14,10 +14,11 @@ op_kind kind_of(bool transposed, std::size_t step) {
 }  // namespace
 
 conv_layer::conv_layer(
-    const conv_shape &shape, data_type type, const engine &on, random_numbers &random, bool first)
-    : shape_(shape), type_(type), engine_(on), stream_(on), first_(first), narrow_src_(type),
-      narrow_weights_(type), narrow_bias_(type), narrow_dst_(type), narrow_diff_dst_(type),
-      narrow_diff_src_(type), narrow_diff_weights_(type), narrow_diff_bias_(type) {
+    const conv_shape &shape, data_type type, const place &where, random_numbers &random, bool first)
+    : shape_(shape), type_(type), engine_(where.on), stream_(where.on), home_{where.there},
+      first_(first), op_src_(type, home_), op_weights_(type, home_), op_bias_(type, home_),
+      op_dst_(type, home_), op_diff_dst_(type, home_), op_diff_src_(type, home_),
+      op_diff_weights_(type, home_), op_diff_bias_(type, home_) {
     attributes_.strides = {shape.stride, shape.stride};
     attributes_.pads_begin = attributes_.pads_end = {shape.pad, shape.pad};
     attributes_.groups = shape.groups;
@@ -73,45 +74,54 @@ const conv_layer::plans &conv_layer::plans_for(const dims &src) {
 }
 
 void conv_layer::run(step which, const compiled_partition &ready, list_view<const_tensor> inputs,
-    list_view<tensor> outputs, bool counted) {
+    list_view<tensor> outputs) {
     const clock::time_point start = clock::now();
-    ready.execute(stream_, inputs, outputs);
+    const auto work = [&] { ready.execute(stream_, inputs, outputs); };
+    double computing = 0;
+    if (home_.there != nullptr)
+        computing = home_.there->run(stream_, work);
+    else
+        work();
     const double spent = std::chrono::duration<double>(clock::now() - start).count();
-    if (!counted) return;
+    if (!home_.counted) return;
+    if (home_.there == nullptr) computing = spent;
+    home_.log.waiting += std::max(0.0, spent - computing);
     op_time &t = times_[which];
-    t.fastest = t.calls == 0 ? spent : std::min(t.fastest, spent);
-    t.seconds += spent;
+    t.fastest = t.calls == 0 ? computing : std::min(t.fastest, computing);
+    t.seconds += computing;
     ++t.calls;
 }
 
 const values &conv_layer::forward(const values &src, phase when) {
     const plans &ready = plans_for(src.shape);
-    x_ = narrow_src_.rounded(src.data, src.shape);
-    w_ = narrow_weights_.rounded(weights_.value, weights_shape_);
+    home_.counted = when == phase::training;
+    x_ = op_src_.filled(src.data, src.shape);
+    w_ = op_weights_.filled(weights_.value, weights_shape_);
     std::vector<const_tensor> inputs = {x_, w_};
-    if (shape_.bias) inputs.push_back(narrow_bias_.rounded(bias_.value, {shape_.out}));
+    if (shape_.bias) inputs.push_back(op_bias_.filled(bias_.value, {shape_.out}));
     dst_.shape = ready.dst;
-    const tensor dst = narrow_dst_.room(dst_.data, dst_.shape);
-    run(forward_step, ready.forward, inputs, {{dst}}, when == phase::training);
-    narrow_dst_.widen(dst_.data);
+    const tensor dst = op_dst_.room(dst_.data, dst_.shape);
+    run(forward_step, ready.forward, inputs, {{dst}});
+    op_dst_.fetch(dst_.data);
     return dst_;
 }
 
 const values &conv_layer::backward(const values &diff_dst) {
     const plans &ready = plans_for(x_.shape);
-    const const_tensor dy = narrow_diff_dst_.rounded(diff_dst.data, diff_dst.shape);
+    home_.counted = true;  // only training comes this way
+    const const_tensor dy = op_diff_dst_.filled(diff_dst.data, diff_dst.shape);
 
-    std::vector<tensor> gradients = {narrow_diff_weights_.room(weights_.gradient, weights_shape_)};
-    if (shape_.bias) gradients.push_back(narrow_diff_bias_.room(bias_.gradient, {shape_.out}));
-    run(weights_step, ready.backward_weights, {{x_, dy}}, gradients, true);
-    narrow_diff_weights_.widen(weights_.gradient);
-    narrow_diff_bias_.widen(bias_.gradient);
+    std::vector<tensor> gradients = {op_diff_weights_.room(weights_.gradient, weights_shape_)};
+    if (shape_.bias) gradients.push_back(op_diff_bias_.room(bias_.gradient, {shape_.out}));
+    run(weights_step, ready.backward_weights, {{x_, dy}}, gradients);
+    op_diff_weights_.fetch(weights_.gradient);
+    if (shape_.bias) op_diff_bias_.fetch(bias_.gradient);
 
     if (ready.backward_data) {
         diff_src_.shape = x_.shape;
-        const tensor dx = narrow_diff_src_.room(diff_src_.data, diff_src_.shape);
-        run(data_step, *ready.backward_data, {{dy, w_}}, {{dx}}, true);
-        narrow_diff_src_.widen(diff_src_.data);
+        const tensor dx = op_diff_src_.room(diff_src_.data, diff_src_.shape);
+        run(data_step, *ready.backward_data, {{dy, w_}}, {{dx}});
+        op_diff_src_.fetch(diff_src_.data);
     }
     // Remembered here because only training batches come this way.
     if (times_[forward_step].problem.empty())

@@ -9,8 +9,7 @@ std::string_view to_string(model_kind kind) {
 }
 
 network &network::add_convolution(const conv_shape &shape) {
-    auto made =
-        std::make_unique<conv_layer>(shape, type_, engine_, *random_, convolutions_.empty());
+    auto made = std::make_unique<conv_layer>(shape, type_, where_, *random_, convolutions_.empty());
     convolutions_.push_back(made.get());
     layers_.push_back(std::move(made));
     return *this;
@@ -52,8 +51,14 @@ std::vector<op_time> network::times() const {
     return list;
 }
 
-network make_classifier(dim classes, data_type type, const engine &on, random_numbers &random) {
-    network n(type, on, random);
+transfer_time network::transfers() const {
+    transfer_time sum;
+    for (const conv_layer *c : convolutions_) sum.add(c->transfers());
+    return sum;
+}
+
+network make_classifier(dim classes, data_type type, const place &where, random_numbers &random) {
+    network n(type, where, random);
     n.add_block({.name = "stem", .in = 1, .out = 32, .kernel = 3, .pad = 1});
     n.add_block({.name = "depthwise", .in = 32, .out = 32, .kernel = 3, .pad = 1, .groups = 32});
     n.add_block({.name = "pointwise", .in = 32, .out = 64});
@@ -65,8 +70,8 @@ network make_classifier(dim classes, data_type type, const engine &on, random_nu
     return n;
 }
 
-network make_autoencoder(data_type type, const engine &on, random_numbers &random) {
-    network n(type, on, random);
+network make_autoencoder(data_type type, const place &where, random_numbers &random) {
+    network n(type, where, random);
     n.add_block({.name = "encode1", .in = 1, .out = 32, .kernel = 3, .stride = 2, .pad = 1});
     n.add_block({.name = "encode2", .in = 32, .out = 64, .kernel = 3, .stride = 2, .pad = 1});
     n.add_convolution({.name = "code", .in = 64, .out = 4, .bias = true});

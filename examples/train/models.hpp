@@ -12,8 +12,8 @@ std::string_view to_string(model_kind kind);
 
 class network {
 public:
-    network(data_type type, const engine &on, random_numbers &random)
-        : type_(type), engine_(on), random_(&random) {}
+    network(data_type type, const place &where, random_numbers &random)
+        : type_(type), where_(where), random_(&random) {}
 
     template <typename Layer, typename... Arguments>
     network &add(Arguments &&...arguments) {
@@ -31,10 +31,11 @@ public:
     [[nodiscard]] std::vector<std::vector<float> *> statistics() const;
     /// Of all convolutions, in order.
     [[nodiscard]] std::vector<op_time> times() const;
+    [[nodiscard]] transfer_time transfers() const;
 
 private:
     data_type type_;
-    engine engine_;
+    place where_;
     random_numbers *random_;  // for initial weights, while the network is built
     std::vector<std::unique_ptr<layer>> layers_;
     std::vector<const conv_layer *> convolutions_;
@@ -42,10 +43,10 @@ private:
 
 /// Scores for each class: a stem, a depthwise and a 1×1 layer, two strided ones, a grouped one and
 /// a 1×1 head.
-network make_classifier(dim classes, data_type type, const engine &on, random_numbers &random);
+network make_classifier(dim classes, data_type type, const place &where, random_numbers &random);
 
 /// Images to images of the same size through 16 times fewer pixels. Height and width must be
 /// multiples of 4.
-network make_autoencoder(data_type type, const engine &on, random_numbers &random);
+network make_autoencoder(data_type type, const place &where, random_numbers &random);
 
 }  // namespace convgrad::train

@@ -19,9 +19,9 @@ constexpr float first_loss_scale = 1024, largest_loss_scale = 65536;
 constexpr long steps_before_growth = 200;
 constexpr long largest_count = 1L << 48;  // of steps, in a checkpoint
 
-network make_network(const settings &chosen, dim classes, const engine &on, random_numbers &r) {
-    return chosen.model == model_kind::classifier ? make_classifier(classes, chosen.type, on, r)
-                                                  : make_autoencoder(chosen.type, on, r);
+network make_network(const settings &chosen, dim classes, const place &where, random_numbers &r) {
+    return chosen.model == model_kind::classifier ? make_classifier(classes, chosen.type, where, r)
+                                                  : make_autoencoder(chosen.type, where, r);
 }
 
 void check_data(const settings &chosen, const dataset &data) {
@@ -72,9 +72,9 @@ long read_count(byte_reader &in) {
 
 }  // namespace
 
-trainer::trainer(const settings &chosen, const dataset &data, const engine &on)
+trainer::trainer(const settings &chosen, const dataset &data, const place &where)
     : settings_((check_data(chosen, data), chosen)), data_(data), initial_(chosen.seed),
-      network_(make_network(chosen, data.classes, on, initial_)),
+      network_(make_network(chosen, data.classes, where, initial_)),
       optimiser_(network_.parameters(), weight_decay),
       loss_scale_(chosen.type == data_type::f16 ? first_loss_scale : 1.0F) {}
 

@@ -58,7 +58,7 @@ class trainer {
 public:
     /// `data` must live as long as the trainer. Throws std::runtime_error for data that the model
     /// cannot take.
-    trainer(const settings &chosen, const dataset &data, const engine &on);
+    trainer(const settings &chosen, const dataset &data, const place &where);
 
     /// Trains for one epoch, then evaluates the test images.
     const epoch_record &run_epoch(const std::function<void(const progress_report &)> &report);
@@ -73,6 +73,8 @@ public:
     /// Mean training loss of single steps of all epochs.
     [[nodiscard]] const std::vector<float> &step_losses() const { return step_losses_; }
     [[nodiscard]] std::vector<op_time> op_times() const { return network_.times(); }
+    /// What a device cost beside them.
+    [[nodiscard]] transfer_time transfers() const { return network_.transfers(); }
     /// Hash of all parameters: equal for equal bits.
     [[nodiscard]] std::uint64_t weights_fingerprint() const;
     /// Predictions for the test images at `indices`.

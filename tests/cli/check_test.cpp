@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "bench.hpp"
+#include "bench_engines.hpp"
 #include "embedded_problems.hpp"
 #include "op/lower.hpp"
 
@@ -187,9 +188,43 @@ TEST(bench, json_has_the_documented_keys) {
     r.bound.peak_bandwidth = 1e9;
     EXPECT_EQ(json_line(r),
         R"({"op": "Convolution", "dtype": "bf16", "data_format": "NXC", "weights_format": "XIO", )"
-        R"("problem": "mb1ic8ih9oc8oh7kh3", "name": "a \\ b*2", "math": "accurate", )"
+        R"("problem": "mb1ic8ih9oc8oh7kh3", "name": "a \\ b*2", "engine": "cpu", "math": "accurate", )"
         R"("isa": "portable", "algorithm": "tiled", "threads": 2, "min_ms": 1, "median_ms": 2, "gflops": 4, "roofline": 0.5})");
     EXPECT_TRUE(r.bound.compute_bound());
+}
+
+// Needs neither engine: only what was measured.
+TEST(bench, engines_stand_side_by_side) {
+    std::vector<bench_result> results;
+    const auto add = [&](const char *problem, engine_kind kind, double ms) {
+        bench_result r;
+        r.what = make_case(problem, op_kind::convolution);
+        r.what.on.kind = kind;
+        r.what.on.device = kind == engine_kind::cuda ? 1 : 0;
+        r.min_seconds = ms * 1e-3;
+        results.push_back(r);
+    };
+    add("mb1ic8ih9oc8kh3n\"small\"", engine_kind::cpu, 0.01);
+    add("mb1ic8ih9oc8kh3n\"small\"", engine_kind::cuda, 0.04);
+    add("mb64ic64ih56oc64kh3ph1n\"large\"", engine_kind::cpu, 8);
+    add("mb64ic64ih56oc64kh3ph1n\"large\"", engine_kind::cuda, 0.08);
+    add("mb8ic64ih56oc64kh3ph1n\"alone\"", engine_kind::cpu, 1);
+    engine_cache engines;
+    const engine_comparison c = compare_engines(results, engines);
+    EXPECT_EQ(c.names, (std::vector<std::string>{"cpu", "cuda:1"}));
+    ASSERT_EQ(c.rows.size(), 2U);
+    EXPECT_EQ(c.rows[0].fastest(), 0U);
+    EXPECT_NEAR(c.rows[0].lead(), 4, 1e-9);
+    EXPECT_EQ(c.rows[1].fastest(), 1U);
+    EXPECT_NEAR(c.rows[1].lead(), 100, 1e-9);
+    const std::string text = comparison_text(c);
+    for (const char *part : {"cpu ms", "cuda:1 ms", "8.0000", "0.0800",
+             "cpu is the fastest in 1 of 2 cases, by a factor of 4 in",
+             "cuda:1 is the fastest in 1 of 2 cases, by a factor of 100 in"})
+        EXPECT_NE(text.find(part), std::string::npos) << part << " is not in\n" << text;
+    EXPECT_EQ(text.find("alone"), std::string::npos);
+    results.resize(1);
+    EXPECT_EQ(comparison_text(compare_engines(results, engines)), "");
 }
 
 }  // namespace

@@ -67,6 +67,13 @@ bad 'expected cpu, cuda or cuda:N' verify --engine gpu ic3ih5oc4kh3
 bad 'expected cpu, cuda or cuda:N' bench --engine cuda:x ic3ih5oc4kh3
 bad 'expected cpu, cuda or cuda:N' explain Convolution --engine cuda:-1 ic3ih5oc4kh3
 bad 'are for the CPU, which --engine does not name' verify --engine cuda --threads 2 ic3ih5oc4kh3
+# Without a GPU an engine on it is refused before anything runs.
+if "$convgrad" info | grep -q '^engine cuda .*none'; then
+    bad '--engine cuda:0: engine: kind is cuda, but' verify --engine cpu,cuda ic3ih5oc4kh3
+    bad '--engine cuda:0: engine: kind is cuda, but' bench --engine cpu,cuda ic3ih5oc4kh3
+    bad '--engine cuda:0: engine: kind is cuda, but' bench --model --engine cuda ic3ih5oc4kh3
+    bad '--engine cuda:7: engine: kind is cuda, but' explain Convolution --engine cpu,cuda:7 ic3ih5oc4kh3
+fi
 bad '--threads two' verify --threads two ic3ih5oc4kh3
 bad '--isa mmx' verify --isa mmx ic3ih5oc4kh3
 bad '--math' verify --math exact ic3ih5oc4kh3
@@ -225,10 +232,16 @@ out_has 'Peaks measured in this run'
 run 0 bench mb1ic8ih9oc8kh3 --seconds 0.01 --quiet --cold --threads 1 --isa portable --math strict
 [ "$(wc -l <"$work/out")" -eq 5 ] || complain "$what: not a title, a rule and three results"
 err_is_empty
+# Several engines are shown side by side, one is not.
+out_lacks 'side by side'
+run 0 bench mb1ic8ih9oc8kh3 --seconds 0.01 --quiet --threads 1,2 --isa portable
+for part in 'Engines side by side' 'cpu (portable, 1 thread) ms' 'cpu (portable, 2 threads) ms' 'of 3 cases'; do
+    out_has "$part"
+done
 run 0 bench 'mb1ic8ih9oc8kh3n"a\b*2"' --deconv --seconds 0.01 --json
 [ "$(wc -l <"$work/out")" -eq 3 ] || complain "$what: not one line per case"
 keys=$(head -n 1 "$work/out" | grep -oE '"[a-z_]+": ' | tr -d '": \n')
-expected='opdtypedata_formatweights_formatproblemnamemathisaalgorithmthreadsmin_msmedian_msgflopsroofline'
+expected='opdtypedata_formatweights_formatproblemnameenginemathisaalgorithmthreadsmin_msmedian_msgflopsroofline'
 [ "$keys" = "$expected" ] || complain "$what: keys are $keys"
 out_has '"problem": "mb1ic8ih9oc8oh11kh3", "name": "a\\b*2"'
 out_has '"op": "ConvTransposeBackwardWeights", "dtype": "f32", "data_format": "NXC", "weights_format": "XOI"'

@@ -97,8 +97,8 @@ def check_bench(browser, folder):
         s.dispatchEvent(new Event('change')); })()""")
 
     # Sorting, both ways.
-    column = "[...document.querySelectorAll('#cases tbody tr')].map((r) => Number(r.cells[7].textContent))"
-    click = "document.querySelectorAll('#cases th button')[7].click()"
+    column = "[...document.querySelectorAll('#cases tbody tr')].map((r) => Number(r.cells[8].textContent))"
+    click = "document.querySelectorAll('#cases th button')[8].click()"
     browser.evaluate(click)
     times = browser.evaluate(column)
     expect(times == sorted(times, reverse=True) and len(times) == 27, "bench: sorted by time, downwards")
@@ -121,6 +121,52 @@ def check_bench(browser, folder):
     browser.evaluate("document.getElementById('theme').click()")
     expect(browser.evaluate("getComputedStyle(document.body).backgroundColor") != before, "bench: the theme stays")
     expect(not browser.complaints, f"bench: {browser.complaints}")
+
+
+def write_two_engines(folder):
+    """The page of bench as it is where a GPU took part: its figures are invented here."""
+    with open(os.path.join(folder, "bench.html"), encoding="utf-8") as file:
+        page = file.read()
+    data = data_of(os.path.join(folder, "bench.html"))
+    for e in data["engines"]:
+        e["name"] = "cpu"
+    for i, r in enumerate(list(data["results"])):
+        speed = 0.25 if i % 9 == 0 else 40.0  # one in nine belongs on the CPU
+        data["results"].append({**r, "engine": "cuda device 0 (some GPU)", "on": "cuda:0", "isa": "sm_90", "threads": 0,
+                                "algorithm": "cuda.general", "min_ms": r["min_ms"] / speed, "median_ms": r["median_ms"] / speed,
+                                "gflops": r["gflops"] * speed, "gbs": r["gbs"] * speed, "limit_gflops": r["gflops"] * speed * 2,
+                                "share": 0.5, "limit": "memory"})
+    data["engines"].append({"label": "cuda device 0 (some GPU)", "name": "cuda:0",
+                            "peaks": [{"label": "f32 FMA", "gflops": 60000}, {"label": "tensor cores", "gflops": 640000}],
+                            "bandwidths": [{"label": "memory", "gbs": 4200}, {"label": "L2", "gbs": 7800}]})
+    text = json.dumps(data).replace("<", "\\u003c")
+    before, rest = page.split('id="data">', 1)
+    with open(os.path.join(folder, "engines.html"), "w", encoding="utf-8") as file:
+        file.write(f'{before}id="data">{text}</script>{rest.split("</script>", 1)[1]}')
+
+
+def check_two_engines(browser, folder):
+    path = os.path.join(folder, "engines.html")
+    data = data_of(path)
+    cases = len(data["results"]) // 2
+    browser.open(path, 1440, 900, False)
+    check_cases(browser, "engines", data["results"], data["engines"])
+    expect(count(browser, ".contestant") == 2 * cases, "engines: a mark for each engine and case")
+    expect(count(browser, ".point.hollow") == cases, "engines: points of the second engine look different")
+    expect(count(browser, "#engines tbody tr") == cases, "engines: rows of the table")
+    expect(count(browser, "#engines th") == 8, "engines: a column for each engine")
+    wins = browser.evaluate("document.getElementById('wins').textContent")
+    expect(f"cpu is the fastest in {cases // 9} of {cases} cases, by a factor of 4 " in wins, f"engines: {wins}")
+    expect(f"cuda:0 is the fastest in {cases - cases // 9} of {cases} cases, by a factor of 40 " in wins, f"engines: {wins}")
+    # One engine alone has nobody beside it.
+    choose = "(() => { const s = document.getElementById('choose-%s'); s.value = %s; s.dispatchEvent(new Event('change')); })()"
+    browser.evaluate(choose % ("engine", "'cuda device 0 (some GPU)'"))
+    expect(count(browser, ".contestant") == 0 and count(browser, ".point") == cases, "engines: one engine chosen")
+    expect(count(browser, ".limit-line.peak") == 2, "engines: the roof of one engine alone")
+    browser.evaluate(choose % ("engine", "''"))
+    browser.evaluate(choose % ("dtype", "'bf16'"))
+    expect(count(browser, "#engines tbody tr") == cases // 3, "engines: rows after choosing a type")
+    expect(not browser.complaints, f"engines: {browser.complaints}")
 
 
 def check_training(browser, folder, name, charts, layers):
@@ -149,12 +195,14 @@ def main():
         "--seconds", "0.001", "--html", page("bench"), "--quiet")
     run("train", "--epochs", "2", "--html", page("classifier"), "--quiet")
     run("train", "--epochs", "2", "--model", "autoencoder", "--html", page("autoencoder"), "--quiet")
+    write_two_engines(folder)
     profile = os.path.join(folder, "profile")
     browser = Browser(program, profile)
     try:
-        for name in ("bench", "classifier", "autoencoder"):
+        for name in ("bench", "engines", "classifier", "autoencoder"):
             check_layout(browser, name, folder)
         check_bench(browser, folder)
+        check_two_engines(browser, folder)
         check_training(browser, folder, "classifier", 2, 7)
         check_training(browser, folder, "autoencoder", 1, 7)
     finally:

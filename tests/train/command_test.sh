@@ -58,6 +58,20 @@ bad() {
 }
 bad 'did you mean autoencoder' --model autoencodr
 bad 'did you mean bf16' --dtype bf61
+bad 'expected cpu, cuda or cuda:N' --engine gpu
+bad 'expected one engine' --engine cpu,cuda
+bad 'are for the CPU, which --engine does not name' --engine cuda --threads 2
+bad 'are for the CPU, which --engine does not name' --engine cuda:1 --isa avx2
+# Without a GPU training on one is refused, before anything is printed; with one it works.
+if "$convgrad" info | grep -q '^engine cuda .*none'; then
+    bad 'engine: kind is cuda, but' --engine cuda
+else
+    [ "$(weights --engine cuda --epochs 1)" = "$(weights --engine cuda --epochs 1)" ] ||
+        complain 'two trainings on a GPU give different weights'
+    "$convgrad" train --engine cuda --epochs 1 >"$work/out" || complain 'training on a GPU'
+    grep -q '^copies ' "$work/out" || complain 'nothing is said about copies'
+fi
+[ "$(weights --engine CPU --epochs 1)" = "$(weights --epochs 1)" ] || complain '--engine cpu is another engine'
 bad '--threads' --threads 0
 bad '--epochs' --epochs 0
 bad '--isa mmx' --isa mmx
