@@ -8,7 +8,7 @@ HUNT_PROBLEMS ?= 1000000
 HUNT_SEED ?= 1
 HUNT_PYTHON_PROBLEMS ?= 20000
 
-.PHONY: run test test-sanitize test-aarch64 test-torch test-cuda check-reproducible docs wheel build setup install clean format tidy fuzz soak hunt hunt-python accuracy help
+.PHONY: run test test-sanitize test-aarch64 test-torch test-cuda check-reproducible docs wheel build setup install clean format tidy fuzz soak hunt hunt-python accuracy accuracy-cuda help
 
 run: build ## set up, build, check all ops and types, then train a network and write a report
 	$(BUILD)/bin/convgrad verify
@@ -38,6 +38,10 @@ test-cuda: build ## pass the tests of the CUDA engine on this machine's GPU, whi
 
 accuracy: build ## measure errors against f64 and rewrite the tables of docs/accuracy.md
 	tests/accuracy/write_tables.sh $(BUILD)/bin/convgrad_accuracy docs/accuracy.md
+
+accuracy-cuda: build ## the same for the CUDA engine, on this machine's GPU
+	$(BUILD)/bin/convgrad_accuracy --engine cuda --measure docs/measured/accuracy_cuda.csv
+	$(BUILD)/bin/convgrad_accuracy --measured docs/measured/accuracy_cuda.csv --write docs/accuracy.md
 
 docs: ## build the site of the documents, with search and the API reference, into build/site
 	@scripts/docs.sh

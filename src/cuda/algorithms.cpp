@@ -16,9 +16,13 @@ using conv::problem;
 using engines::accuracy;
 using engines::plan_limits;
 
+/// In which passes f32 in `fast` is one TF32 product, not three.
+enum class one_product : std::uint8_t { never, of_weights, always };
+
 struct algorithm {
     std::string_view name;
-    accuracy kept;
+    accuracy kept;  // but in `fast`
+    one_product fast;
     /// Whether an architecture has what it is made of.
     bool (*runs_on)(const architecture &on);
     /// Why it cannot compute a problem; empty if it can. Never a matter of speed.
@@ -53,29 +57,40 @@ std::unique_ptr<const engines::plan> build(
 /// The fewest predicted seconds win. The first row fits bias gradients and nothing else, the last
 /// one every convolution.
 constexpr algorithm algorithms[] = {
-    {"cuda.sums", accuracy::strict, &any, &refuse_sums, &predict_sums, &make_sums_plan},
-    {"cuda.staged", accuracy::strict, &any, &refuse_staged, &predict_staged, &make_staged_plan},
-    {"cuda.depthwise", accuracy::strict, &any, &refuse_depthwise, &predict_depthwise,
-        &make_depthwise_plan},
-    {"cuda.halo", accuracy::accurate, &has_warpgroups, &refuse_halo, &predict_halo,
-        &make_halo_plan},
-    {"cuda.bulk", accuracy::accurate, &has_warpgroups, &refuse_bulk, &predict_bulk,
-        &make_bulk_plan},
-    {"cuda.wgmma", accuracy::accurate, &has_warpgroups, &refuse_wgmma, &predict_wgmma,
-        &make_wgmma_plan},
-    {"cuda.dense", accuracy::accurate, &any, &refuse_dense, &predict_dense, &make_dense_plan},
-    {"cuda.narrow", accuracy::strict, &any, &refuse_long, &predict<tile_kind::narrow>,
-        &build<tile_kind::narrow>},
-    {"cuda.general", accuracy::strict, &any, &refuse_long, &predict<tile_kind::general>,
-        &build<tile_kind::general>},
-    {"cuda.wide", accuracy::strict, &any, &refuse_nothing, &predict<tile_kind::long_index>,
-        &build<tile_kind::long_index>},
+    {"cuda.sums", accuracy::strict, one_product::never, &any, &refuse_sums, &predict_sums,
+        &make_sums_plan},
+    {"cuda.staged", accuracy::strict, one_product::never, &any, &refuse_staged, &predict_staged,
+        &make_staged_plan},
+    {"cuda.depthwise", accuracy::strict, one_product::never, &any, &refuse_depthwise,
+        &predict_depthwise, &make_depthwise_plan},
+    {"cuda.halo", accuracy::accurate, one_product::never, &has_warpgroups, &refuse_halo,
+        &predict_halo, &make_halo_plan},
+    {"cuda.bulk", accuracy::accurate, one_product::never, &has_warpgroups, &refuse_bulk,
+        &predict_bulk, &make_bulk_plan},
+    {"cuda.wgmma", accuracy::accurate, one_product::always, &has_warpgroups, &refuse_wgmma,
+        &predict_wgmma, &make_wgmma_plan},
+    {"cuda.dense", accuracy::accurate, one_product::of_weights, &any, &refuse_dense, &predict_dense,
+        &make_dense_plan},
+    {"cuda.narrow", accuracy::strict, one_product::never, &any, &refuse_long,
+        &predict<tile_kind::narrow>, &build<tile_kind::narrow>},
+    {"cuda.general", accuracy::strict, one_product::never, &any, &refuse_long,
+        &predict<tile_kind::general>, &build<tile_kind::general>},
+    {"cuda.wide", accuracy::strict, one_product::never, &any, &refuse_nothing,
+        &predict<tile_kind::long_index>, &build<tile_kind::long_index>},
 };
 
 accuracy asked_for(math_mode math) {
     return math == math_mode::strict     ? accuracy::strict
            : math == math_mode::accurate ? accuracy::accurate
                                          : accuracy::fast;
+}
+
+/// How exact a row is for a problem.
+accuracy kept_by(const algorithm &a, const problem &p) {
+    const bool less =
+        a.fast == one_product::always
+        || (a.fast == one_product::of_weights && p.what == conv::pass::backward_weights);
+    return less && p.type == data_type::f32 && p.math == math_mode::fast ? accuracy::fast : a.kept;
 }
 
 /// Why a row is out of the question; empty if it is not.
@@ -109,6 +124,7 @@ std::unique_ptr<const engines::plan> make_plan(const problem &p, const architect
                     verdicts->push_back({.algorithm = best->name,
                         .uses = code_for(on),
                         .seconds = least.seconds,
+                        .kept = kept_by(*best, p),
                         .reason = "slower"});
                 best = &a;
                 least = predicted;
@@ -120,6 +136,7 @@ std::unique_ptr<const engines::plan> make_plan(const problem &p, const architect
             verdicts->push_back({.algorithm = a.name,
                 .uses = code_for(on),
                 .seconds = predicted.seconds,
+                .kept = kept_by(a, p),
                 .reason = std::move(reason)});
     }
     if (best != nullptr) return best->build(best->name, p, on, limits);

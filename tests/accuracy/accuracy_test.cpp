@@ -12,16 +12,6 @@ namespace {
 using conv::pass;
 using conv::problem;
 
-/// Products in the longest sum.
-double longest_sum(const problem &p) {
-    double terms = static_cast<double>(p.what == pass::forward         ? p.ic
-                                       : p.what == pass::backward_data ? p.oc
-                                                                       : p.mb);
-    for (const conv::axis &x : p.x)
-        terms *= static_cast<double>(p.what == pass::backward_weights ? x.dst : x.kernel);
-    return terms;
-}
-
 /// In u·Σ|terms|. Rounding errors of a sum walk at random, six standard deviations are allowed;
 /// math mode `fast` drops 2^-17 of either operand and the product of the two second parts, 2^-16.
 double bound(const problem &p, math_mode math) {

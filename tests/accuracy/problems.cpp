@@ -101,6 +101,15 @@ std::vector<named_problem> problems_of(family f, data_type type) {
     return all;
 }
 
+double longest_sum(const problem &p) {
+    double terms = static_cast<double>(p.what == pass::forward         ? p.ic
+                                       : p.what == pass::backward_data ? p.oc
+                                                                       : p.mb);
+    for (const conv::axis &x : p.x)
+        terms *= static_cast<double>(p.what == pass::backward_weights ? x.dst : x.kernel);
+    return terms;
+}
+
 cpu::plan_limits limits_of(const method &m) {
     return {.max_isa = m.set, .threads = 1, .only_algorithm = m.algorithm};
 }

@@ -23,6 +23,9 @@ struct named_problem {
 /// All three passes of every layer of a family.
 std::vector<named_problem> problems_of(family f, data_type type);
 
+/// Products in the longest sum of a problem.
+double longest_sum(const conv::problem &p);
+
 /// A way to compute: an algorithm on an instruction set in a math mode.
 struct method {
     std::string algorithm;

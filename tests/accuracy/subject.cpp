@@ -242,9 +242,16 @@ errors subject::run(const cpu::plan_limits &limits, math_mode math) {
     void *aligned = workspace.data();
     std::size_t room = workspace.size();
     std::align(64, plan->workspace(), aligned, room);
-    plan->run(bench_.data(), aligned, cpu::executor(nullptr, limits.threads));
+    return run_by([&](const conv::buffers &data) {
+        plan->run(data, aligned, cpu::executor(nullptr, limits.threads));
+    });
+}
+
+errors subject::run_by(const std::function<void(const conv::buffers &)> &compute) {
+    bench_.restore_outputs();
+    compute(bench_.data());
     errors e;
-    for (const element &x : exact_) add_error(e, x, bench_.read(output_of(p), x.offset));
+    for (const element &x : exact_) add_error(e, x, bench_.read(output_of(problem_), x.offset));
     return e;
 }
 

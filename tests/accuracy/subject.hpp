@@ -10,6 +10,7 @@
 //         value. 0.5 is the best that any output can have.
 #pragma once
 
+#include <functional>
 #include <string_view>
 #include <vector>
 
@@ -57,6 +58,8 @@ public:
     [[nodiscard]] const errors &plain() const { return plain_; }
     /// Of a plan.
     errors run(const cpu::plan_limits &limits, math_mode math);
+    /// Of whatever computes from these tensors into the output among them.
+    errors run_by(const std::function<void(const conv::buffers &)> &compute);
     /// Of results from elsewhere, in the order of for_each_element.
     [[nodiscard]] errors of(const std::vector<double> &results) const;
     /// The elements of an input in that order, as written.

@@ -3,68 +3,25 @@
 //   convgrad_accuracy                 prints them
 //   convgrad_accuracy --write FILE    puts them between FILE's marks
 //   convgrad_accuracy --winograd FILE only those of Winograd's tiles
+//   convgrad_accuracy --engine cuda[:N] --measure FILE   errors on another engine, as a file
+//   convgrad_accuracy --measured FILE [--write FILE]     the tables of such a file
 //   convgrad_accuracy --export DIR    writes the problems for another library to compute
 //   convgrad_accuracy --import DIR    reads its results and puts them beside ours (with --write)
-#include <cstdio>
+#include <algorithm>
 #include <fstream>
 #include <iostream>
 #include <map>
 #include <sstream>
 
+#include "accuracy/engine_table.hpp"
 #include "accuracy/exchange.hpp"
-#include "accuracy/problems.hpp"
+#include "accuracy/table_text.hpp"
 #include "accuracy/winograd_layers.hpp"
 
 namespace convgrad::accuracy {
 namespace {
 
 constexpr std::uint64_t seeds = 2;
-
-struct row_key {
-    family f;
-    bool master;  // f32 gradients of 16-bit data
-    std::string method;
-    friend bool operator==(const row_key &, const row_key &) = default;
-};
-using row = std::array<errors, std::size(all_flavours)>;
-
-/// All rows of one type, in order of appearance within a family.
-struct type_table {
-    std::vector<std::pair<row_key, row>> rows;
-
-    row &at(const row_key &key) {
-        for (auto &[k, r] : rows)
-            if (k == key) return r;
-        return rows.emplace_back(key, row{}).second;
-    }
-};
-
-std::string number(double v) {
-    char text[32];
-    std::snprintf(text, sizeof text, v >= 100 ? "%.0f" : v >= 10 ? "%.1f" : "%.2f", v);
-    if (v >= 1e5) std::snprintf(text, sizeof text, "%.0e", v);
-    return text;
-}
-
-std::string cell(const errors &e, double value) {
-    if (e.unlike > 0) return "**" + std::to_string(e.unlike) + " wrong**";
-    return e.elements == 0 ? "–" : number(value);
-}
-
-void print(std::ostream &out, const type_table &t, double (*value)(const errors &)) {
-    out << "| layers | computed by |";
-    for (const flavour f : all_flavours) out << ' ' << to_string(f) << " |";
-    out << "\n| --- | --- |";
-    for (std::size_t i = 0; i < std::size(all_flavours); ++i) out << " ---: |";
-    out << '\n';
-    for (const auto &[key, r] : t.rows) {
-        out << "| " << to_string(key.f) << (key.master ? ", f32 diff_weights" : "") << " | "
-            << key.method << " |";
-        for (const errors &e : r) out << ' ' << cell(e, value(e)) << " |";
-        out << '\n';
-    }
-    out << '\n';
-}
 
 type_table measure(data_type type, const imported *others) {
     type_table t;
@@ -152,14 +109,27 @@ int run(const std::vector<std::string> &arguments) {
     std::map<std::string, std::string> given;
     for (std::size_t i = 0; i + 1 < arguments.size(); i += 2)
         given[arguments[i]] = arguments[i + 1];
+    constexpr std::string_view known[] = {
+        "--write", "--winograd", "--export", "--import", "--engine", "--measure", "--measured"};
     for (const auto &[name, value] : given)
-        if (name != "--write" && name != "--winograd" && name != "--export" && name != "--import") {
+        if (std::ranges::find(known, name) == std::end(known)) {
             std::cerr << "unknown option " << name << '\n';
             return 2;
         }
     if (arguments.size() % 2 != 0) {
         std::cerr << "each option takes a value\n";
         return 2;
+    }
+    if (given.contains("--measure") != given.contains("--engine")) {
+        std::cerr << "--measure FILE and --engine ENGINE go together\n";
+        return 2;
+    }
+    if (given.contains("--measure")) return measure_engine(given["--engine"], given["--measure"]);
+    if (given.contains("--measured")) {
+        const std::string text = engine_tables(given["--measured"]);
+        if (given.contains("--write")) return write(given["--write"], "cuda", text);
+        std::cout << text;
+        return 0;
     }
     if (given.contains("--export")) return export_problems(given["--export"]);
     if (given.contains("--winograd"))
@@ -179,5 +149,10 @@ int run(const std::vector<std::string> &arguments) {
 }  // namespace convgrad::accuracy
 
 int main(int count, char **arguments) {
-    return convgrad::accuracy::run({arguments + 1, arguments + count});
+    try {
+        return convgrad::accuracy::run({arguments + 1, arguments + count});
+    } catch (const std::exception &e) {
+        std::cerr << "convgrad_accuracy: " << e.what() << '\n';
+        return 2;
+    }
 }

@@ -16,6 +16,7 @@
 
 #include <gtest/gtest.h>
 
+#include "support/exhaustive.hpp"
 #include "support/sanitizers.hpp"
 #include "support/winograd_bound.hpp"
 #include "support/workbench.hpp"
@@ -25,31 +26,6 @@ namespace {
 
 using conv::pass;
 using conv::problem;
-
-std::vector<conv::axis> all_axes() {
-    std::vector<conv::axis> axes;
-    for (dim kernel = 1; kernel <= 3; ++kernel)
-        for (dim stride = 1; stride <= 3; ++stride)
-            for (dim dilation = 1; dilation <= (kernel == 1 ? 1 : 2); ++dilation)
-                for (dim pad = 0; pad <= 2; ++pad)
-                    for (dim src = 1; src <= 7; ++src)
-                        for (dim end = -2; end <= 2; ++end) {
-                            const auto a = make_axis(src, kernel, stride, dilation, pad, end);
-                            // Different end pads may mean the same axis.
-                            if (a.dst >= 1 && (axes.empty() || axes.back() != a)) axes.push_back(a);
-                        }
-    return axes;
-}
-
-/// Channels for groups of 1, 2 and C, per group. Now and then wide enough for whole vectors.
-void set_channels(problem &p, int groups, std::uint64_t variety) {
-    static constexpr dim pairs[3][4][2] = {{{3, 5}, {4, 4}, {1, 3}, {17, 18}},
-        {{2, 3}, {1, 1}, {3, 2}, {9, 16}}, {{1, 1}, {1, 2}, {1, 1}, {1, 1}}};
-    const auto &chosen = pairs[groups][variety % 16 == 0 ? 3 : variety % 3];
-    p.groups = groups == 0 ? 1 : groups == 1 ? 2 : variety % 16 == 0 ? 19 : 4;
-    p.ic = chosen[0];
-    p.oc = chosen[1];
-}
 
 /// Runs one problem on the given instruction sets; false after a failure.
 bool check(workbench &bench, const problem &p, std::span<const isa> sets, std::uint64_t seed) {
@@ -65,19 +41,14 @@ bool check(workbench &bench, const problem &p, std::span<const isa> sets, std::u
     return true;
 }
 
-constexpr data_type types[] = {data_type::f32, data_type::bf16, data_type::f16};
-constexpr data_layout formats[] = {data_layout::nxc, data_layout::ncx};
-constexpr weights_layout weights_formats[] = {
-    weights_layout::oix, weights_layout::xio, weights_layout::o_gi_x, weights_layout::x_gi_o};
-
 void check_one_dimension(pass what, data_type type) {
     workbench bench;
     std::uint64_t number = 0;
     int failures = 0;
     for (const conv::axis &a : all_axes())
         for (int groups = 0; groups < 3; ++groups)
-            for (const data_layout format : formats)
-                for (const weights_layout weights_format : weights_formats) {
+            for (const data_layout format : exhaustive_formats)
+                for (const weights_layout weights_format : exhaustive_weights_formats) {
                     rng random(++number);
                     problem p;
                     p.what = what;
@@ -90,24 +61,6 @@ void check_one_dimension(pass what, data_type type) {
                     if (!check(bench, p, affordable_isas(number), number) && ++failures == 5)
                         return;
                 }
-}
-
-/// Everything but pass and axes by chance.
-problem problem_with(rng &random, pass what, std::initializer_list<conv::axis> axes) {
-    problem p;
-    p.what = what;
-    p.type = p.out_type = types[random.next() % 3];
-    p.mb = random.chance(0.8) ? 1 : 2;
-    set_channels(p, static_cast<int>(random.next() % 3), random.next());
-    std::ranges::copy(axes, p.x.end() - static_cast<std::ptrdiff_t>(axes.size()));
-    set_random_extras(random, p);
-    if (random.chance(0.1)) {
-        set_random_layouts(random, p);
-    } else {
-        const data_layout format = formats[random.next() % 2];
-        set_layouts(p, format, weights_formats[random.next() % 4], format);
-    }
-    return p;
 }
 
 void check_two_dimensions(pass what) {

@@ -48,6 +48,61 @@ TEST(cuda_choice, every_random_problem_has_a_plan_on_every_architecture) {
     }
 }
 
+// What explain shows of an algorithm that was not taken is what its plan would be.
+TEST(cuda_choice, classes_of_others_are_those_of_their_plans) {
+    for (std::uint64_t seed = 1; seed < 600; ++seed) {
+        rng random(seed);
+        problem p = random_problem(random);
+        for (const math_mode math : {math_mode::strict, math_mode::accurate, math_mode::fast})
+            for (const architecture &on : {hopper, ampere, small}) {
+                p.math = math;
+                std::vector<engines::verdict> verdicts;
+                const auto plan = cuda::make_plan(p, on, {}, &verdicts);
+                EXPECT_TRUE(engines::is_allowed(plan->facts().kept, math));
+                for (const engines::verdict &v : verdicts) {
+                    if (v.seconds == 0) continue;
+                    EXPECT_GE(v.seconds, plan->facts().seconds) << v.algorithm;
+                    const auto other = cuda::make_plan(p, on, {.only_algorithm = v.algorithm});
+                    EXPECT_EQ(other->algorithm(), v.algorithm);
+                    EXPECT_EQ(other->facts().kept, v.kept) << v.algorithm << ' ' << to_text(p);
+                }
+            }
+    }
+}
+
+// Every algorithm is chosen somewhere: nothing in the list is dead weight.
+TEST(cuda_choice, every_algorithm_wins_somewhere) {
+    struct expectation {
+        std::string_view algorithm;
+        problem p;
+        architecture on;
+    };
+    problem dense16 = layer(pass::backward_weights, 1, 128, 128, 28, 3);
+    dense16.type = dense16.out_type = data_type::bf16;
+    problem shared16 = layer(pass::forward, 1, 64, 64, 56, 3);
+    shared16.type = shared16.out_type = data_type::f16;
+    problem long_axis = layer(pass::forward, 1, 1, 1, 4, 1);
+    long_axis.x[1] = {};
+    long_axis.x[2] = make_axis(dim{3} << 30, 3, 1, 1, 1, 1);
+    set_layouts(long_axis, data_layout::ncx, weights_layout::oix, data_layout::ncx);
+    problem exact = layer(pass::forward, 1, 256, 256, 14, 3);
+    exact.math = math_mode::strict;
+    problem exact_groups = layer(pass::forward, 32, 4, 4, 28, 3);
+    exact_groups.math = math_mode::strict;
+    const expectation all[] = {{"cuda.staged", layer(pass::forward, 96, 1, 1, 56, 7), hopper},
+        {"cuda.depthwise", layer(pass::forward, 96, 1, 2, 56, 3), hopper},
+        {"cuda.halo", shared16, hopper}, {"cuda.bulk", dense16, hopper},
+        {"cuda.wgmma", layer(pass::backward_data, 1, 64, 64, 56, 3), hopper},
+        {"cuda.dense", layer(pass::forward, 1, 128, 128, 28, 3), small},
+        {"cuda.narrow", exact_groups, hopper}, {"cuda.general", exact, hopper},
+        {"cuda.wide", long_axis, ampere}};
+    for (const expectation &e : all)
+        EXPECT_EQ(cuda::make_plan(e.p, e.on, {})->algorithm(), e.algorithm) << to_text(e.p);
+    problem bias = layer(pass::backward_bias, 1, 8, 8, 28, 1);
+    EXPECT_EQ(cuda::make_plan(bias, ampere, {})->algorithm(), "cuda.sums");
+    EXPECT_EQ(std::size(all) + 1, cuda::algorithm_names().size());
+}
+
 TEST(cuda_choice, few_channels_take_narrow_tiles) {
     for (const pass what : all_passes) {
         EXPECT_EQ(cuda::make_plan(

@@ -1,5 +1,7 @@
 #include "cuda/machine.hpp"
 
+#include <algorithm>
+#include <cstdlib>
 #include <cstring>
 #include <stdexcept>
 
@@ -46,6 +48,11 @@ const std::string &why_no_gpu() {
         }
     }();
     return why;
+}
+
+std::uint64_t sample_step() {
+    const char *const sample = std::getenv("CONVGRAD_CUDA_SAMPLE");
+    return sample == nullptr ? 1 : static_cast<std::uint64_t>(std::max(1, std::atoi(sample)));
 }
 
 const test_driver &tests_driver() {

@@ -21,6 +21,9 @@ const std::string &why_no_gpu();
         GTEST_SKIP() << why_no_gpu();                                                              \
     }
 
+/// Of many cases every CONVGRAD_CUDA_SAMPLEth, where that is set: tools that watch a GPU are slow.
+std::uint64_t sample_step();
+
 /// Driver functions that only tests need.
 struct test_driver {
     CUresult (*alloc)(CUdeviceptr *, std::size_t);

@@ -31,12 +31,6 @@ void run_all(gpu_bench &gpu, workbench &bench, Check &&check) {
     }
 }
 
-/// One of CONVGRAD_CUDA_SAMPLE cases, where that is set: tools that watch a GPU are slow.
-std::uint64_t sample_step() {
-    const char *const sample = std::getenv("CONVGRAD_CUDA_SAMPLE");
-    return sample == nullptr ? 1 : static_cast<std::uint64_t>(std::max(1, std::atoi(sample)));
-}
-
 void check_random(fill how, std::uint64_t first, std::uint64_t count, double max_macs) {
     CONVGRAD_NEEDS_GPU();
     workbench bench;

@@ -1,0 +1,72 @@
+// The bounds behind the CUDA tables of docs/accuracy.md.
+#include <cmath>
+
+#include "accuracy/engine_runs.hpp"
+#include "accuracy/problems.hpp"
+#include "cuda/machine.hpp"
+
+namespace convgrad::accuracy {
+namespace {
+
+using conv::pass;
+using conv::problem;
+using test::why_no_gpu;
+
+/// In u·Σ|terms|: six standard deviations of roundings that walk at random. `fast` rounds both
+/// operands to 11 bits, 2^-10 of a product together.
+double bound(const problem &p, engines::accuracy kept) {
+    const double n = longest_sum(p), of_sum = std::min(n + 1, 6 * std::sqrt(n) + 2);
+    const bool tf32 = kept == engines::accuracy::fast && p.type == data_type::f32;
+    return of_sum + (tf32 ? 1.01 * 0x1p14 : 0);
+}
+
+void check_bounds(data_type type) {
+    CONVGRAD_NEEDS_GPU();
+    engine_runs on({.kind = engine_kind::cuda});
+    for (const family f : all_families)
+        for_each_subject(f, type, 1, [&](const named_problem &n, subject &s) {
+            for (const engine_method &m : on.methods_for(n.p)) {
+                const errors e = on.run(s, *m.plan);
+                EXPECT_LE(e.sum, bound(n.p, m.plan->facts().kept))
+                    << m.name << ", " << to_string(s.data()) << ", " << n.name;
+                EXPECT_EQ(e.unlike, 0) << m.name << ", " << to_string(s.data()) << ", " << n.name;
+            }
+        });
+}
+
+TEST(cuda_accuracy, f32_within_bounds) {
+    check_bounds(data_type::f32);
+}
+TEST(cuda_accuracy, bf16_within_bounds) {
+    check_bounds(data_type::bf16);
+}
+TEST(cuda_accuracy, f16_within_bounds) {
+    check_bounds(data_type::f16);
+}
+
+// f32 by three TF32 products is the default because it is no less exact than f32 fused
+// multiply-adds in the order of the loops.
+TEST(cuda_accuracy, accurate_is_no_less_exact_than_the_plain_sum) {
+    CONVGRAD_NEEDS_GPU();
+    engine_runs on({.kind = engine_kind::cuda});
+    int split = 0;
+    for (const family f : all_families)
+        for (const named_problem &n : problems_of(f, data_type::f32)) {
+            const auto plan = on.chosen(n.p, math_mode::accurate);
+            if (plan->facts().kept != engines::accuracy::accurate) continue;
+            ++split;
+            for (const flavour what : {flavour::random, flavour::positive, flavour::cancelling}) {
+                errors ours, plain;
+                for (std::uint64_t seed = 1; seed <= 2; ++seed) {
+                    subject s(n.p, what, seed);
+                    plain.merge(s.plain());
+                    ours.merge(on.run(s, *plan));
+                }
+                EXPECT_LE(ours.rms(), plain.rms()) << n.name << ", " << to_string(what);
+            }
+        }
+    EXPECT_GE(split, 5);  // tensor cores were chosen at all
+}
+
+}  // namespace
+}  // namespace convgrad::accuracy
