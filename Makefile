@@ -33,7 +33,7 @@ test-torch: setup ## pass the tests of the Python package that need PyTorch (sev
 	python/tests/run.sh build/torch-venv python/tests/requirements-torch.txt "" python/tests/with_torch
 
 test-cuda: build ## pass the tests of the CUDA engine on this machine's GPU, which must be there
-	CONVGRAD_REQUIRE_GPU=1 ctest --preset $(PRESET) -R '^cuda_test:' --no-tests=error
+	CONVGRAD_REQUIRE_GPU=1 ctest --preset $(PRESET) -R '^(cuda_test:|train:command$$)' --no-tests=error
 	tests/cuda/sanitize.sh $(BUILD)/bin/cuda_test
 
 accuracy: build ## measure errors against f64 and rewrite the tables of docs/accuracy.md

@@ -201,10 +201,14 @@ limit machine_peaks::device_limit(const op_call &call, const engine &on) {
     const cuda::device_peaks &peaks = of_device(on);
     const bool depthwise = p.groups > 1 && std::min(p.ic, p.oc) == 1;
     candidate best = {peaks.fma, "fma"};
-    if (!depthwise && p.type != data_type::f32)
-        best = {peaks.tensor, "tensor cores"};
-    else if (!depthwise && p.math != math_mode::strict && peaks.tensor / 6 > peaks.fma)
-        best = {peaks.tensor / 6, "tensor cores / 6"};  // three TF32 products at half the rate
+    if (!depthwise && p.math != math_mode::strict) {  // which keeps to multiply-adds
+        // TF32 has half the rate of 16-bit types; `accurate` takes three products of it, `fast`
+        // one.
+        const int share = p.type != data_type::f32 ? 1 : p.math == math_mode::fast ? 2 : 6;
+        if (peaks.tensor / share > peaks.fma)
+            best = {peaks.tensor / share,
+                share == 1 ? "tensor cores" : fmt::format("tensor cores / {}", share)};
+    }
     constexpr double cached = 16e6;
     limit l = work_of(call);
     l.peak_flops = best.flops;
