@@ -351,6 +351,8 @@ void folded_data::multiply_row(
                          + out_position(roles_.out, f, t, panel * panel_width(), at);
             args.ldc = to_output ? roles_.out.x[2] * walk_[2].out_step : panel_width();
             args.accumulate = to_output && p_.accumulate;
+            args.stream = streams_ && to_output && !p_.accumulate
+                          && on_lines(args.c, 4 * args.ldc, 4 * panel_width());
             multiply_run(kernels_, args, width, static_cast<int>(panel_vectors(panel, columns)));
         }
         store(s, t, f, at, width, false);
@@ -413,6 +415,7 @@ void folded_data::store(const scratch &s, const task &t, const phase &f, const d
         args.bias = p_.bias ? s.bias + column : nullptr;
         args.out = static_cast<char *>(roles_.output(*t.data))
                    + size * out_position(roles_.out, f, t, column, y);
+        args.stream = streams_ && stores_lines(args);
         if (p_.add)
             args.add = static_cast<const char *>(t.data->add)
                        + size * out_position(p_.add_strides, f, t, column, y);

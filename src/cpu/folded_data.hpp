@@ -14,6 +14,7 @@
 #include "cpu/memory_walk.hpp"
 #include "cpu/parallel.hpp"
 #include "cpu/phases.hpp"
+#include "cpu/streaming.hpp"
 #include "cpu/work_cut.hpp"
 
 namespace convgrad::cpu {
@@ -94,6 +95,7 @@ private:
     conv::problem p_;
     const kernel_set &kernels_;
     data_roles roles_;
+    bool streams_ = exceeds_caches(p_);  // results go past the caches where they can
     axis_walk walk_[3];
     axis_patch patch_[2];     // depth and height; a row is whole
     dim low_ = 0, span_ = 1;  // of the taps along the last axis: the first, and how far they reach

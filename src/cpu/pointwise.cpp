@@ -190,11 +190,17 @@ void pointwise_data::run_task(scratch &s, const task &t) const {
     }
 }
 
+/// Whether positions [x, x + count) go past the caches.
+bool pointwise_data::streams(const task &t, dim x, dim count) const {
+    return streams_ && !p_.accumulate && on_lines(t.out + x, 4 * roles_.out.c, 4 * count);
+}
+
 /// Fetches what the step from position x on will need.
 void pointwise_data::expect_next(const task &t, const channel_block &rows, dim x) const {
     const dim count = std::min(step(), t.count - x);
     for (dim c = 0; rows.first == 0 && c < roles_.in_c; ++c)
         expect_read(bytes_at(t.in + c * roles_.in.c + x), 4 * count);
+    if (streams(t, x, count)) return;
     for (dim c = rows.first; c < rows.first + rows.count; ++c)
         expect_write(bytes_at(t.out + c * roles_.out.c + x), 4 * count);
 }
@@ -226,6 +232,7 @@ void pointwise_data::multiply(
     args.c = direct ? t.out + rows.first * roles_.out.c + x : s.c;
     args.ldc = direct ? roles_.out.c : step();
     args.accumulate = direct && p_.accumulate;
+    args.stream = direct && streams(t, x, count);
     kernels_.product(
         args, static_cast<int>(rows.count), static_cast<int>(div_up(count, kernels_.lanes)));
 }
@@ -251,6 +258,7 @@ void pointwise_data::store(
                    + (t.x0 + x) * args.add_xs;
     args.accumulate = p_.accumulate;
     args.relu = p_.relu;
+    args.stream = streams(t, x, count);
     kernels_.store(args);
 }
 

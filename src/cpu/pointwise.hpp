@@ -9,6 +9,7 @@
 #include "cpu/kernels/kernels.hpp"
 #include "cpu/parallel.hpp"
 #include "cpu/phases.hpp"
+#include "cpu/streaming.hpp"
 #include "cpu/work_cut.hpp"
 
 namespace convgrad::cpu {
@@ -42,6 +43,7 @@ private:
     void start_task(scratch &s, const conv::buffers &data, task t) const;
     void run_task(scratch &s, const task &t) const;
     void pack_weights(const scratch &s, const task &t) const;
+    [[nodiscard]] bool streams(const task &t, dim x, dim count) const;
     void expect_next(const task &t, const channel_block &rows, dim x) const;
     void multiply(
         const scratch &s, const task &t, const channel_block &rows, dim x, dim count) const;
@@ -50,6 +52,7 @@ private:
     conv::problem p_;
     const kernel_set &kernels_;
     data_roles roles_;
+    bool streams_ = exceeds_caches(p_);  // results go past the caches where they can
     bool buffered_;  // bias, add or ReLU: results do not leave the kernel as they are
     dim tile_ = 1;   // positions of a task
     dim tiles_ = 1;  // of an image

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "cpu/machine/machine.hpp"
 #include "cpu/parallel.hpp"
 
 namespace convgrad::cpu {
@@ -21,6 +22,7 @@ void run_tasks(const executor &threads, dim base, dim count, const Body &body) {
     const int workers = static_cast<int>(std::min<dim>(threads.threads(), count));
     if (workers <= 1) {
         for (dim task = 0; task < count; ++task) body(0, base + task);
+        settle_stores();
         return;
     }
     struct alignas(64) range {
@@ -55,7 +57,7 @@ void run_tasks(const executor &threads, dim base, dim count, const Body &body) {
                 const std::uint64_t next = seen >> 32, end = seen & 0xffffffffU;
                 if (next < end && end - next > most) most = end - next, longest = &r;
             }
-            if (longest == nullptr) return;
+            if (longest == nullptr) return settle_stores();
             const dim task = take(*longest, false);
             if (task >= 0) body(worker, base + task);
         }

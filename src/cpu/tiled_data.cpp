@@ -381,6 +381,9 @@ void tiled_data::multiply(const scratch &s, const task &t, dim chunk) const {
                 args.c = to_output ? static_cast<float *>(place)
                                    : c + (d * plane_pitch_ + h * row_pitch_) * panel_width();
                 args.out = leaves && !to_output ? static_cast<std::uint16_t *>(place) : nullptr;
+                args.stream = streams_ && leaves && args.last == 0 && !args.accumulate
+                              && chunks_ == 1
+                              && on_lines(place, size * args.ld_out, size * panel_width());
                 args.a = in
                          + (direct ? size
                                          * ((t.t0[0] + d) * walk_[0].in_step * roles_.in.x[0]
@@ -393,7 +396,8 @@ void tiled_data::multiply(const scratch &s, const task &t, dim chunk) const {
                         args.runs = list_runs(walk_, f, t, {d, h, rows, x, cut ? piece : length[2]},
                             {taps.data(), packed}, {s.runs, s.runs + taps_});
                     multiply_run(kernels_, args, piece, static_cast<int>(panel_vectors(panel)),
-                        {.a = direct && pointwise && j == 0, .c = leaves && pointwise});
+                        {.a = direct && pointwise && j == 0,
+                            .c = leaves && pointwise && !args.stream});
                     args.a += piece * args.a_m;
                     args.c += piece * args.ldc;
                     if (args.out != nullptr) args.out += piece * args.ld_out;
@@ -445,6 +449,7 @@ void tiled_data::store_positions(
     args.c = s.c;
     args.out = static_cast<char *>(roles_.output(*t.data))
                + size * (out_position(roles_.out, f, t, column, 0, 0) + x * args.xs);
+    args.stream = streams_ && stores_lines(args);
     if (p_.add)
         args.add = static_cast<const char *>(t.data->add)
                    + size * (out_position(p_.add_strides, f, t, column, 0, 0) + x * args.add_xs);
@@ -513,6 +518,7 @@ void tiled_data::store_rows(
         args.c = c_of(s, ph, j) + (d * plane_pitch_ + h * row_pitch_) * panel_width();
         args.out = static_cast<char *>(roles_.output(*t.data))
                    + size * out_position(roles_.out, f, t, column, d, h);
+        args.stream = streams_ && stores_lines(args);
         if (p_.add)
             args.add = static_cast<const char *>(t.data->add)
                        + size * out_position(p_.add_strides, f, t, column, d, h);

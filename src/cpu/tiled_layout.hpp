@@ -11,6 +11,7 @@
 #include "cpu/kernels/kernels.hpp"
 #include "cpu/memory_walk.hpp"
 #include "cpu/phases.hpp"
+#include "cpu/streaming.hpp"
 
 namespace convgrad::cpu {
 
@@ -62,6 +63,7 @@ protected:
     conv::problem p_;
     const kernel_set &kernels_;
     data_roles roles_;
+    bool streams_ = exceeds_caches(p_);  // results go past the caches where they can
     // How the patch is laid out: channels side by side (pixels) or positions side by side.
     bool pixels_ = false;
     dim position_bytes_ = 4, unit_step_ = 4;  // from position to position, from k unit to k unit

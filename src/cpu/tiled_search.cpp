@@ -227,7 +227,9 @@ dim tiled_search::touched(int a) const {
 /// Rough seconds of one thread for everything that depends on tiles and blocks.
 double tiled_search::cut_seconds() const {
     const double pack_bytes = kernels_.parts > 1 ? 10e9 : 16e9;
-    constexpr double read_bytes = 10e9, weights_bytes = 100e9, start = 0.3e-6;
+    constexpr double read_bytes = 10e9, start = 0.3e-6;
+    const dim block_bytes = panels_per_block_ * panel_bytes(units(roles_.in_c));
+    const double weights_bytes = block_bytes <= target_.weights ? 100e9 : 25e9;
     const auto tasks = static_cast<double>(count_tasks());
     double inputs = 1;
     for (int a = 0; a < 3; ++a) inputs *= static_cast<double>(touched(a));
@@ -329,8 +331,9 @@ void tiled_search::bundle_units(int threads) {
     } best{{unit_[0], unit_[1], unit_[2]}, unit_panels_};
     const auto consider = [&](const dim(&tile)[3]) {
         set_tile(tile);
-        const double share = std::min(fair_enough, share_on(threads, skew()));
-        const double seconds = cut_seconds();
+        const double real_share = share_on(threads, skew());
+        const double share = std::min(fair_enough, real_share);
+        const double seconds = cut_seconds() / real_share;
         if (share > best.share || (share == best.share && seconds < best.seconds))
             best = {{tile[0], tile[1], tile[2]}, panels_per_block_, share, seconds};
     };
@@ -373,10 +376,16 @@ double tiled_search::skew() const {
 void tiled_search::choose_blocks() {
     const dim one_panel = panel_bytes(units(roles_.in_c));
     // C of several chunks must leave room for a decent tile.
-    const dim most_panels = std::min(panels_, std::max<dim>(1, 512 / panel_width()));
+    dim most_panels = std::min(panels_, std::max<dim>(1, 512 / panel_width()));
     keep_weights_ = one_panel <= weights_most;
+    // Vectors go through a tile with one panel of one chunk: weights of a wide block may come from
+    // further away, once for a tile, where that saves packing its patch for several blocks.
+    const dim held = kernels_.tiles() || !keep_weights_ || chunks_ == 1
+                         ? one_panel
+                         : panel_bytes(units(k_chunk_));
+    if (keep_weights_) most_panels = std::clamp<dim>(weights_most / one_panel, 1, most_panels);
     panels_per_block_ = std::clamp<dim>(
-        target_.weights / std::max<dim>(one_panel, 1), 1, chunks_ == 1 ? panels_ : most_panels);
+        target_.weights / std::max<dim>(held, 1), 1, chunks_ == 1 ? panels_ : most_panels);
     panels_per_block_ = div_up(panels_, div_up(panels_, panels_per_block_));
     if (kernels_.tiles() && panels_per_block_ < most_panels) consider_streaming(most_panels);
     most_panels_ = panels_per_block_;
@@ -387,7 +396,9 @@ void tiled_search::choose_blocks() {
 dim tiled_search::tile_positions() const {
     const dim phases = count_phases(walk_);
     const dim patch_bytes_each = units(k_chunk_) * kernels_.unit_bytes * kernels_.parts;
-    const dim c_bytes_each = 4 * panel_width() * (chunks_ == 1 ? 1 : phases * panels_per_block_);
+    // Sums of several chunks wait for the next one, in the output where they can.
+    const dim waiting = chunks_ == 1 || write_output_ ? 1 : phases * panels_per_block_;
+    const dim c_bytes_each = 4 * panel_width() * waiting;
     return std::max<dim>(16, target_.tile / (patch_bytes_each + c_bytes_each));
 }
 

@@ -317,8 +317,11 @@ void winograd_data::finish_run(const conv::buffers &data, const scratch &s, cons
         args.row = strides.x[1];
         args.column = strides.x[2];
         args.next_tile = columns * args.column;
+        args.stream = streams_ && on_lines(args.out, 4 * args.row, 4 * panel())
+                      && 4 * args.column % line_bytes == 0;
         if (results(args) == 0) return;
     }
+    args.stream = false;
     args.out = s.results;
     args.column = panel();
     args.next_tile = columns * panel();
@@ -486,6 +489,7 @@ void winograd_data::store(const conv::buffers &data, const scratch &s, const tas
     for (dim y = 0; y < length[0]; ++y) {
         args.c = s.results + y * run.tiles * map_.columns_of(run.what) * panel();
         args.out = static_cast<char *>(roles_.output(data)) + offset(roles_.out, y);
+        args.stream = streams_ && stores_lines(args);
         args.add = p_.add ? bytes_at(data.add) + offset(p_.add_strides, y) : nullptr;
         kernels_.store(args);
     }

@@ -10,6 +10,7 @@
 #include "cpu/memory_walk.hpp"
 #include "cpu/parallel.hpp"
 #include "cpu/phases.hpp"
+#include "cpu/streaming.hpp"
 #include "cpu/winograd.hpp"
 #include "cpu/work_cut.hpp"
 
@@ -139,6 +140,7 @@ private:
     const winograd_kernels::transforms &transforms_;
     winograd_tile tile_;
     data_roles roles_;
+    bool streams_ = exceeds_caches(p_);  // results go past the caches where they can
     winograd_map map_;
     dim taps_;                  // of a transformed filter
     dim in_c_;                  // input channels, of all sources together,

@@ -67,6 +67,7 @@ struct depthwise_args {
     // each position has more channels than a task.
     dim fresh, fresh_row, fresh_rows;
     dim out_fresh;  // likewise in the output, one row
+    bool stream;    // whole pairs go past the caches: out and all its positions are on lines
 };
 
 /// sums[line][chain][tap] += Σ_rows Σ_positions in[…] · dst[row][position].
@@ -110,6 +111,7 @@ struct plane_store_args {
     const char *add;
     dim add_depth, add_row;
     bool accumulate, relu;
+    bool stream;  // out and all its rows are on lines: whole vectors go past the caches
 };
 
 /// sums[channel] = Σ in[…] over positions, in order where channels lie side by side.

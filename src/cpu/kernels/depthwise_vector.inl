@@ -72,6 +72,7 @@ template <typename In, typename Out, bool Whole>
         acc[0] = V::relu(acc[0]);
         acc[1] = V::relu(acc[1]);
     }
+    if (Whole && p.stream) return pair::stream<In, Out>(out, acc[0], acc[1]);
     if constexpr (std::is_same_v<In, bf16_element>) {
         if constexpr (Whole)
             pair::store_split(out, acc[0], acc[1]);
@@ -157,7 +158,7 @@ void expect_positions(const depthwise_args &p, dim row, dim x, dim end) {
                     expect_read(in + chain->in + at * p.slot + b, 64);
     }
     const char *out = p.out + row * p.out_row + p.out_fresh;
-    for (dim at = x; at < end; ++at)
+    for (dim at = x; at < end && !p.stream; ++at)
         for (dim b = 0; b < out_bytes; b += 64) expect_write(out + at * p.out_position + b, 64);
 }
 

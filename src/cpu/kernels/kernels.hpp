@@ -72,6 +72,7 @@ struct product_args {
     // only read.
     std::uint16_t *out = nullptr;
     dim ld_out = 0;
+    bool stream = false;  // results go past the caches: C or `out` and all its rows are on lines
     dim last = 0;  // columns of the last vector that are stored (not amx, no accumulate); 0: all
     // amx only, all in bytes: from the first to the second tile of A (rows 16–31) and of B (columns
     // 16–31), from one row of a tile to the next, from one part of a split value to the next.
@@ -132,6 +133,7 @@ struct store_args {
     dim add_cs, add_xs;
     bool accumulate;
     bool relu;
+    bool stream = false;  // results go past the caches: out and all its rows are on lines
 };
 
 struct kernel_set {

@@ -36,8 +36,13 @@ struct pair : pair_tails<pair> {
         a = _mm256_permute2f128_ps(low, high, 0x20);
         b = _mm256_permute2f128_ps(low, high, 0x31);
     }
+    static __m256i join_bf16(V::vec a, V::vec b) {
+        return _mm256_blend_epi16(_mm256_srli_epi32(rounded(a), 16), rounded(b), 0xaa);
+    }
     static void store_split(char *p, V::vec a, V::vec b) {
-        _mm256_storeu_si256(reinterpret_cast<__m256i *>(p),
-            _mm256_blend_epi16(_mm256_srli_epi32(rounded(a), 16), rounded(b), 0xaa));
+        _mm256_storeu_si256(reinterpret_cast<__m256i *>(p), join_bf16(a, b));
+    }
+    static void stream_split(char *p, V::vec a, V::vec b) {
+        _mm256_stream_si256(reinterpret_cast<__m256i *>(p), join_bf16(a, b));
     }
 };

@@ -53,6 +53,17 @@ struct pair {
     static void store_split_n(char *p, dim n, V::vec a, V::vec b) {
         _mm512_mask_storeu_epi16(p, first(n), join_bf16(a, b));
     }
+    /// Past the caches, to a line of its own.
+    template <typename In, typename Out>
+    static void stream(char *p, V::vec a, V::vec b) {
+        if constexpr (std::is_same_v<In, bf16_element>) {
+            _mm512_stream_si512(reinterpret_cast<__m512i *>(p), join_bf16(a, b));
+        } else {
+            auto *to = reinterpret_cast<typename Out::type *>(p);
+            V::stream_as<Out>(to, a);
+            V::stream_as<Out>(to + V::lanes, b);
+        }
+    }
     /// In memory order.
     template <typename E>
     static void store(char *p, V::vec a, V::vec b) {

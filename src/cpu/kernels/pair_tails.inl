@@ -15,6 +15,18 @@ struct pair_tails {
         Pair::store_split(reinterpret_cast<char *>(values), a, b);
         __builtin_memcpy(p, values, static_cast<std::size_t>(n) * sizeof values[0]);
     }
+    /// Past the caches where it can, to a boundary of both.
+    template <typename In, typename Out>
+    static void stream(char *p, V::vec a, V::vec b) {
+        if constexpr (std::is_same_v<In, bf16_element>) {
+            Pair::stream_split(p, a, b);
+        } else {
+            auto *to = reinterpret_cast<typename Out::type *>(p);
+            V::stream_as<Out>(to, a);
+            V::stream_as<Out>(to + V::lanes, b);
+        }
+    }
+    static void stream_split(char *p, V::vec a, V::vec b) { Pair::store_split(p, a, b); }
     /// In memory order.
     template <typename E>
     static void store(char *p, V::vec a, V::vec b) {

@@ -87,7 +87,9 @@ template <typename E>
     const plane_store_args &p, V::vec v, typename E::type *out, dim n, dim room) {
     if (p.accumulate) v = V::add(v, V::load_as_n<E>(out, n));
     if (p.relu) v = V::relu(v);
-    if (room >= V::lanes)
+    if (p.stream && n >= V::lanes)
+        V::stream_as<E>(out, v);
+    else if (room >= V::lanes)
         V::store_as<E>(out, v);
     else
         V::store_as_n<E>(out, v, n);

@@ -23,6 +23,14 @@ template <int N, typename Element>
         V::template store_as_n<E>(to + (N - 1) * V::lanes, acc[N - 1], last);
 }
 
+/// A row that is whole, past the caches.
+template <int N, typename Element>
+[[gnu::always_inline]] inline void stream_row(Element *to, const typename V::acc (&acc)[N]) {
+    using E = std::conditional_t<std::is_same_v<Element, float>, f32_element, bf16_element>;
+#pragma GCC unroll 8
+    for (int n = 0; n < N; ++n) V::template stream_as<E>(to + n * V::lanes, acc[n]);
+}
+
 template <int M, int N>
 void product_block(const product_args &p) {
     // In registers from the start: loops that are not unrolled would build the block on the stack.
@@ -68,6 +76,11 @@ void product_block(const product_args &p) {
             b += b_step;
         }
     }
+    if (p.stream && p.out == nullptr) {
+#pragma GCC unroll 32
+        for (int m = 0; m < M; ++m) stream_row<N>(c + m * ldc, acc[m]);
+        return;
+    }
     if (p.out == nullptr && p.last == 0) {
 #pragma GCC unroll 32
         for (int m = 0; m < M; ++m)
@@ -77,6 +90,11 @@ void product_block(const product_args &p) {
     }
     if constexpr (F::only_bf16)
         if (p.out != nullptr) {
+            if (p.stream) {
+#pragma GCC unroll 32
+                for (int m = 0; m < M; ++m) stream_row<N>(p.out + m * p.ld_out, acc[m]);
+                return;
+            }
 #pragma GCC unroll 32
             for (int m = 0; m < M; ++m) store_row<N>(p.out + m * p.ld_out, acc[m], p.last);
             return;

@@ -21,6 +21,15 @@ void store_scalar(const store_args &p) {
                 E::from_float(finish<E>(p, p.c[c * p.c_cs + x * p.c_xs], c, x));
 }
 
+/// A whole vector leaves.
+template <typename E>
+[[gnu::always_inline]] inline void put(const store_args &p, typename E::type *out, V::vec v) {
+    if (p.stream)
+        V::template stream_as<E>(out, v);
+    else
+        V::template store_as<E>(out, v);
+}
+
 /// n values, the bias added already, leave for elements side by side from (c, x) on.
 template <typename E>
 void leave(const store_args &p, V::vec v, dim c, dim x, dim n) {
@@ -32,7 +41,7 @@ void leave(const store_args &p, V::vec v, dim c, dim x, dim n) {
         if (p.add != nullptr) v = V::add(v, V::template load_as<E>(add));
         if (p.accumulate) v = V::add(v, V::template load_as<E>(out));
         if (p.relu) v = V::relu(v);
-        V::template store_as<E>(out, v);
+        put<E>(p, out, v);
         return;
     }
     if (p.add != nullptr) v = V::add(v, V::template load_as_n<E>(add, n));
@@ -40,6 +49,15 @@ void leave(const store_args &p, V::vec v, dim c, dim x, dim n) {
     if (p.relu) v = V::relu(v);
     V::template store_as_n<E>(out, v, n);
 }
+
+#ifdef __AVX512BF16__
+inline void put_pairs(const store_args &p, void *out, __m512i v) {
+    if (p.stream)
+        _mm512_stream_si512(static_cast<__m512i *>(out), v);
+    else
+        _mm512_storeu_si512(out, v);
+}
+#endif
 
 /// The first channels of a position, two vectors of plain results at a time where there is an
 /// instruction for that; how many.
@@ -55,7 +73,7 @@ dim store_pairs(const store_args &p, dim x) {
         constexpr int subnormal = 0x20;  // would be flushed
         if ((_mm512_fpclass_ps_mask(low, subnormal) | _mm512_fpclass_ps_mask(high, subnormal))
             == 0) {
-            _mm512_storeu_si512(out, reinterpret_cast<__m512i>(_mm512_cvtne2ps_pbh(high, low)));
+            put_pairs(p, out, reinterpret_cast<__m512i>(_mm512_cvtne2ps_pbh(high, low)));
             continue;
         }
         V::store_as<bf16_element>(out, low);
@@ -124,8 +142,7 @@ inline bool transpose_pairs(const store_args &p, dim c, dim x) {
     auto *out = static_cast<std::uint16_t *>(p.out) + c * p.cs + x;
     if (w == 32 && h == 16) {
 #pragma GCC unroll 16
-        for (int i = 0; i < 16; ++i)
-            _mm512_storeu_si512(out + i * p.cs, _mm512_castps_si512(rows[i]));
+        for (int i = 0; i < 16; ++i) put_pairs(p, out + i * p.cs, _mm512_castps_si512(rows[i]));
         return true;
     }
     const __mmask32 some = w == 32 ? ~__mmask32{0} : (__mmask32{1} << w) - 1;
@@ -158,7 +175,7 @@ void transpose_block(const store_args &p, dim c, dim x) {
     if (alone && w == V::lanes) {
 #pragma GCC unroll 16
         for (int i = 0; i < V::lanes; ++i)
-            if (i < h) V::template store_as<E>(out + i * p.cs, rows[i]);
+            if (i < h) put<E>(p, out + i * p.cs, rows[i]);
         return;
     }
     for (dim i = 0; i < h; ++i) {
@@ -204,7 +221,7 @@ void store_positions(const store_args &p) {
             typename V::vec v = V::template load_as<f32_element>(from + x);
             if (p.bias != nullptr) v = V::add(v, bias);
             if (p.relu) v = V::relu(v);
-            V::template store_as<E>(out + x, v);
+            put<E>(p, out + x, v);
         }
         for (; x < p.count; x += V::lanes) {
             const dim n = smaller(V::lanes, p.count - x);

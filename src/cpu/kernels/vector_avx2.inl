@@ -65,6 +65,17 @@ struct V {
                 _mm256_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
     }
 
+    /// Past the caches, to a whole vector's boundary.
+    template <typename E>
+    static void stream_as(typename E::type *p, vec v) {
+        if constexpr (std::is_same_v<E, f32_element>) _mm256_stream_ps(p, v);
+        if constexpr (std::is_same_v<E, bf16_element>)
+            _mm_stream_si128(reinterpret_cast<__m128i *>(p), narrow_bf16(v));
+        if constexpr (std::is_same_v<E, f16_element>)
+            _mm_stream_si128(reinterpret_cast<__m128i *>(p),
+                _mm256_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
+    }
+
     template <typename E>
     static void store_as_n(typename E::type *p, vec v, dim n) {
         typename E::type values[lanes];

@@ -161,6 +161,15 @@ struct V {
                 _mm512_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
     }
 
+    /// Past the caches, to a whole vector's boundary.
+    template <typename E>
+    static void stream_as(typename E::type *p, vec v) {
+        if constexpr (std::is_same_v<E, f32_element>)
+            _mm512_stream_ps(p, v);
+        else
+            _mm256_stream_si256(reinterpret_cast<__m256i *>(p), narrow<E>(v));
+    }
+
     template <typename E>
     static __m256i narrow(vec v) {
         if constexpr (std::is_same_v<E, bf16_element>) return narrow_bf16(v);

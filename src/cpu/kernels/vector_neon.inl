@@ -61,6 +61,11 @@ struct V {
         if constexpr (std::is_same_v<E, f16_element>)
             vst1_u16(p, vreinterpret_u16_f16(vcvt_f16_f32(v)));
     }
+    /// There is nothing that goes past the caches.
+    template <typename E>
+    static void stream_as(typename E::type *p, vec v) {
+        store_as<E>(p, v);
+    }
     template <typename E>
     static void store_as_n(typename E::type *p, vec v, dim n) {
         typename E::type values[lanes];

@@ -47,6 +47,12 @@ struct V {
         for (int i = 0; i < lanes; ++i) p[i] = E::from_float(v[i]);
     }
 
+    /// There is nothing that goes past the caches.
+    template <typename E>
+    static void stream_as(typename E::type *p, vec v) {
+        store_as<E>(p, v);
+    }
+
     /// Collects x·0, which is NaN exactly for infinities and NaNs.
     struct watch {
         vec sum = {};

@@ -68,6 +68,7 @@ struct winograd_tile_args {
     dim next_tile, vector;  // from tile to tile and from vector to vector, on the positions' side
     dim point;              // from point to point,
     dim slot, slot_vector;  // from tile to tile and from vector to vector, on the points' side
+    bool stream = false;    // results go past the caches: all positions are on lines
 };
 
 /// Filters to points and back: `vectors` vectors that follow each other, of each tap and of each

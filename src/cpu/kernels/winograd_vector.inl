@@ -84,7 +84,10 @@ std::uint64_t combine_tiles(const winograd_tile_args &p) {
 #pragma GCC unroll 8
                 for (int c = 0; c < C.columns; ++c) {
                     watch.add(made[c]);
-                    V::store_acc(out + r * row + c * column, made[c]);
+                    if (p.stream)
+                        V::template stream_as<f32_element>(out + r * row + c * column, made[c]);
+                    else
+                        V::store_acc(out + r * row + c * column, made[c]);
                 }
             }
         }

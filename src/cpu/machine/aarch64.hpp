@@ -32,6 +32,9 @@ inline constexpr float_modes subnormals_are_zero = flush_subnormal_results;
     __builtin_prefetch(p, 1, 2);
 }
 
+/// What was written past the caches comes before all later stores: there is no such thing here.
+[[gnu::always_inline]] inline void settle_stores() {}
+
 /// Out of all caches.
 [[gnu::always_inline]] inline void evict_line(const char *p) {
     __asm__ volatile("dc civac, %0" : : "r"(p) : "memory");

@@ -31,6 +31,11 @@ inline constexpr float_modes subnormals_are_zero = 0x0040;
     __asm__ volatile("prefetchw %0" : : "m"(*p));
 }
 
+/// What was written past the caches comes before all later stores.
+[[gnu::always_inline]] inline void settle_stores() {
+    _mm_sfence();
+}
+
 /// Out of all caches.
 [[gnu::always_inline]] inline void evict_line(const char *p) {
     _mm_clflush(p);
