@@ -7,6 +7,7 @@
 #include "cpu/backend.hpp"
 #include "cpu/geometry.hpp"
 #include "cpu/scratch.hpp"
+#include "cpu/streaming.hpp"
 #include "cpu/tasks.hpp"
 
 namespace convgrad::cpu {
@@ -142,6 +143,16 @@ executor enough(const batch_norm &p, const executor &threads) {
     return threads.limited(static_cast<int>(std::clamp<dim>(all / bytes_of_thread, 1, 1 << 20)));
 }
 
+/// Whether the results of a block of rows go past the caches (streaming.hpp); `tensors` are as
+/// large as the one that is written.
+bool streams(const batch_norm &p, const norm_rows &rows, const char *to, dim tensors) {
+    const dim size = static_cast<dim>(size_of(p.type));
+    const auto each = static_cast<double>(p.count() * p.channels * size);
+    return exceeds_caches(static_cast<double>(tensors - 1) * each, each)
+           && on_lines(to, rows.rows > 1 ? rows.pitch : 0, 0)
+           && size * rows.length >= 4 * line_bytes;
+}
+
 float or_one(const float *values, dim channel) {
     return values != nullptr ? values[channel] : 1;
 }
@@ -231,7 +242,9 @@ void run(const batch_norm &p, const norm_forward &what, const norm_kernels &kern
     run_stages(where, threads, add, finish, [&](dim task) {
         const norm_values values = factors.from(where.first_channel(task));
         where.for_blocks(task, [&](const norm_rows &rows, dim offset) {
-            kernels.normalize({rows, values, bytes(what.src) + offset, bytes(what.dst) + offset});
+            char *to = bytes(what.dst) + offset;
+            kernels.normalize(
+                {rows, values, bytes(what.src) + offset, to, streams(p, rows, to, 2)});
         });
     });
 }
@@ -285,9 +298,10 @@ void run(const batch_norm &p, const norm_backward &what, const norm_kernels &ker
         if (what.diff_src == nullptr) return;
         const dim first = where.first_channel(task);
         where.for_blocks(task, [&](const norm_rows &rows, dim offset) {
+            char *to = bytes(what.diff_src) + offset;
             kernels.gradient(
                 {rows, factors.from(first), src + offset, diff_dst + offset, what.mean + first,
-                    of_g + first, of_src + first, constant + first, bytes(what.diff_src) + offset});
+                    of_g + first, of_src + first, constant + first, to, streams(p, rows, to, 3)});
         });
     });
 }

@@ -1,7 +1,7 @@
 // Results that go past the caches.
 //
 // A store brings its line into the cache first. Where a pass reads and writes more than the last
-// cache holds, nothing of its result would still be there for the next reader, so that this only
+// cache holds, little of its result would still be there for the next reader, so that this only
 // moves each line once more and pushes out what is still needed. Kernels then write whole lines
 // straight to memory (`stream` in their arguments). Such stores are not ordered with others:
 // run_tasks() ends a worker's share with settle_stores().
@@ -30,15 +30,24 @@ inline std::atomic<std::size_t> &stream_above() {
     return bytes;
 }
 
-/// Whether src and dst together are more than the last cache.
+/// Whether a pass that reads and writes so many bytes leaves nothing of its result in the last
+/// cache: together they are more than that, and the result alone is more than half of it.
+inline bool exceeds_caches(double read, double written) {
+    const auto most = static_cast<double>(stream_above().load(std::memory_order_relaxed));
+    return read + written > most && 2 * written > most;
+}
+
+/// The same for a data pass.
 inline bool exceeds_caches(const conv::problem &p) {
-    double in = static_cast<double>(p.ic), out = static_cast<double>(p.oc);
+    double src = static_cast<double>(p.ic), dst = static_cast<double>(p.oc);
     for (const conv::axis &a : p.x) {
-        in *= static_cast<double>(a.src);
-        out *= static_cast<double>(a.dst);
+        src *= static_cast<double>(a.src);
+        dst *= static_cast<double>(a.dst);
     }
-    return (in + out) * static_cast<double>(p.mb * p.groups) * static_cast<double>(size_of(p.type))
-           > static_cast<double>(stream_above().load(std::memory_order_relaxed));
+    const double bytes =
+        static_cast<double>(p.mb * p.groups) * static_cast<double>(size_of(p.type));
+    const bool forward = p.what == conv::pass::forward;
+    return exceeds_caches(bytes * (forward ? src : dst), bytes * (forward ? dst : src));
 }
 
 /// Whether what kernels_.store() writes are whole lines, but for ends of long rows.

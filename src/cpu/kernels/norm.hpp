@@ -48,6 +48,7 @@ struct norm_args {
     norm_values values;
     const char *src;
     char *dst;
+    bool stream;  // whole vectors go past the caches: dst and all its rows are on lines
 };
 
 /// Of g, which is diff_dst where the value is inside its bounds and zero elsewhere:
@@ -67,6 +68,7 @@ struct norm_gradient_args {
     const char *src, *diff_dst;
     const float *mean, *of_g, *of_src, *constant;
     char *diff_src;
+    bool stream;  // as in norm_args
 };
 
 struct norm_kernels {

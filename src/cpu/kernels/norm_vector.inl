@@ -8,9 +8,11 @@ V::vec load_some(const char *p, dim n) {
     return n >= lanes ? V::load_as<E>(from) : V::load_as_n<E>(from, n);
 }
 template <typename E>
-void store_some(char *p, V::vec v, dim n) {
+void store_some(char *p, V::vec v, dim n, bool stream) {
     auto *to = reinterpret_cast<typename E::type *>(p);
-    if (n >= lanes)
+    if (stream && n >= lanes)
+        V::stream_as<E>(to, v);
+    else if (n >= lanes)
         V::store_as<E>(to, v);
     else
         V::store_as_n<E>(to, v, n);
@@ -166,7 +168,7 @@ void normalize_rows(const norm_args &p) {
     for_rows<E>(p.where, [&](dim i, dim n, dim offset) {
         const V::vec x = load_some<E>(p.src + offset, n);
         const V::vec v = V::madd(shift.at(i, n), x, scale.at(i, n));
-        store_some<E>(p.dst + offset, clamped<Clamped>(v, p.values), n);
+        store_some<E>(p.dst + offset, clamped<Clamped>(v, p.values), n, p.stream);
     });
 }
 
@@ -215,7 +217,7 @@ void gradient_rows(const norm_gradient_args &p) {
         if constexpr (Clamped)
             g = passed<true>(g, V::madd(shift.at(i, n), x, scale.at(i, n)), p.values);
         const V::vec rest = V::madd(constant.at(i, n), x - mean.at(i, n), of_src.at(i, n));
-        store_some<E>(p.diff_src + offset, V::madd(rest, g, of_g.at(i, n)), n);
+        store_some<E>(p.diff_src + offset, V::madd(rest, g, of_g.at(i, n)), n, p.stream);
     });
 }
 
