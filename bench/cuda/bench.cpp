@@ -81,15 +81,20 @@ private:
 };
 
 struct timer {
-    explicit timer(const functions &f) : cu(f) {
+    timer(const functions &f, const cuda::lane &on) : cu(f), lane(on) {
         must(cu.make_event(&first, 0));
         must(cu.make_event(&last, 0));
     }
+    /// Of the device alone: it is busy until all is queued.
     template <typename Work>
-    double median_ms(CUstream stream, Work &&work) {
+    double median_ms(Work &&work) {
+        cuda::peak_args busy{};
+        busy.rounds = 1000;  // about 0.15 ms
+        CUstream stream = lane.stream();
         std::vector<float> times;
         for (int i = 0; i < 4; ++i) work();
         for (int i = 0; i < 15; ++i) {
+            lane.launch(cuda::kernel::peak_fma, 1, cuda::peak_threads, &busy);
             must(cu.record(first, stream));
             work();
             must(cu.record(last, stream));
@@ -102,6 +107,7 @@ struct timer {
         return times[times.size() / 2];
     }
     const functions &cu;
+    const cuda::lane &lane;
     CUevent first = nullptr, last = nullptr;
 };
 
@@ -147,22 +153,20 @@ bool read(const std::string &line, layer &l) {
     return true;
 }
 
-void measure(const functions &cu, cuda::lane &lane, CUstream stream, layer &l, double copy_rate) {
+void measure(const functions &cu, cuda::lane &lane, layer &l, double copy_rate) {
     problem &p = l.p;
     const std::size_t element = p.type == data_type::f32 ? 4 : 2;
     const auto bytes = [&](dim n) { return static_cast<std::size_t>(n) * element; };
     const dim src = p.mb * p.src.n, dst = p.mb * p.dst.n, weights = p.groups * p.weights.g;
     memory a(cu, bytes(src), p.type), b(cu, bytes(dst), p.type), w(cu, bytes(weights), p.type);
-    timer clock(cu);
+    timer clock(cu, lane);
     static constexpr const char *names[] = {"forward", "data", "weights"};
     for (const pass what : {pass::forward, pass::backward_data, pass::backward_weights}) {
         p.what = what;
         const auto plan = cuda::make_plan(p, lane.on().arch, {.only_algorithm = l.algorithm});
         memory scratch(cu, plan->workspace(), p.type);
         const conv::buffers data{a.data(), w.data(), b.data(), nullptr, nullptr};
-        const double ms = clock.median_ms(stream, [&] {
-            plan->execute({&data, 1}, scratch.data(), lane);
-        });
+        const double ms = clock.median_ms([&] { plan->execute({&data, 1}, scratch.data(), lane); });
         std::printf("%s,%s,%s,%s,%s,%.4f,%.2f,%.1f\n", l.name.c_str(),
             names[static_cast<int>(what)], std::string(to_string(p.type)).c_str(), l.layout.c_str(),
             std::string(plan->algorithm()).c_str(), ms,
@@ -183,8 +187,8 @@ int run() {
     {
         constexpr std::size_t bytes = std::size_t{2} << 30;
         memory from(cu, bytes, data_type::f32), to(cu, bytes, data_type::f32);
-        timer clock(cu);
-        const double ms = clock.median_ms(stream, [&] {
+        timer clock(cu, lane);
+        const double ms = clock.median_ms([&] {
             must(cu.copy(reinterpret_cast<CUdeviceptr>(to.data()),
                 reinterpret_cast<CUdeviceptr>(from.data()), bytes, stream));
         });
@@ -193,7 +197,7 @@ int run() {
     }
     for (std::string line; std::getline(std::cin, line);) {
         layer l;
-        if (read(line, l)) measure(cu, lane, stream, l, copy_rate);
+        if (read(line, l)) measure(cu, lane, l, copy_rate);
     }
     return 0;
 }

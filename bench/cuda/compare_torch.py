@@ -4,7 +4,8 @@
     compare_torch.py CONVGRAD_CUDA_BENCH [LAYERS]
 
 LAYERS has one layer a line, as convgrad_cuda_bench reads them; without, a list of layers of known
-networks. f32 is measured with TF32 off, and with TF32 on where the layer's math mode is fast."""
+networks. f32 is measured with TF32 off, and with TF32 on where the layer's math mode is fast. Times
+are those of the device, without what calling takes the host."""
 
 import math
 import subprocess
@@ -62,10 +63,12 @@ def measure(line):
         return torch.ops.aten.convolution_backward(
             g, x, w, None, [stride] * 2, [pad] * 2, [1, 1], False, [0, 0], groups, mask)
 
-    return {(name, "forward", kind, layout): median_ms(
-                lambda: torch.nn.functional.conv2d(x, w, None, stride, pad, 1, groups)),
-        (name, "data", kind, layout): median_ms(lambda: backward([True, False, False])),
-        (name, "weights", kind, layout): median_ms(lambda: backward([False, True, False]))}
+    def forward():
+        return torch.nn.functional.conv2d(x, w, None, stride, pad, 1, groups)
+
+    work = {"forward": forward, "data": lambda: backward([True, False, False]),
+        "weights": lambda: backward([False, True, False])}
+    return {(name, what, kind, layout): median_ms(one, device_alone=True) for what, one in work.items()}
 
 
 def main():

@@ -1,16 +1,17 @@
 #!/usr/bin/env python3
 """Whole training steps on a GPU: stock PyTorch, and with convgrad.torch.accelerate(policy="faster").
 
-    models_torch.py [NAME ...]        names of torchvision's models; default: a list
+    models_torch.py [NAME[:SETTINGS] ...]   torchvision's models, one of their settings; default: all below
 
-Forward, backward and an SGD step at 224x224, median of ten; cudnn.benchmark is on."""
+Forward, backward and an SGD step at 224x224, in turns; cudnn.benchmark is on."""
 
 import copy
+import statistics
 import sys
+import time
 
 import torch
 import torchvision
-from gpu_clock import median_ms
 
 import convgrad.torch
 
@@ -25,10 +26,8 @@ DEFAULT = [
 ]
 
 
-def step_ms(model, images, settings):
-    labels = torch.randint(0, 1000, (len(images),), device="cuda")
+def make_step(model, images, labels, settings):
     optimizer = torch.optim.SGD(model.parameters(), 1e-3)
-    torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = settings != "f32"
 
     def step():
         with torch.autocast("cuda", torch.bfloat16, enabled=settings == "bf16"):
@@ -37,20 +36,43 @@ def step_ms(model, images, settings):
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)
 
-    return median_ms(step, 10)
+    return step
+
+
+def in_turns(steps, rounds=7, together=3):
+    """The median of each step in milliseconds. Steps follow each other as in training, where nobody waits
+    for the device after each; models take turns, as the host's speed changes."""
+    times = [[] for _ in steps]
+    for number in range(rounds + 1):
+        for step, mine in zip(steps, times):
+            torch.cuda.synchronize()
+            begin = time.perf_counter()
+            for _ in range(together):
+                step()
+            torch.cuda.synchronize()
+            if number > 0:  # the first measures layers, and starts what is to be started
+                mine.append((time.perf_counter() - begin) * 1e3 / together)
+    return [statistics.median(mine) for mine in times]
 
 
 def main():
     torch.backends.cudnn.benchmark = True
-    wanted = [d for d in DEFAULT if len(sys.argv) == 1 or d[0] in sys.argv[1:]]
+    asked = dict(a.partition(":")[::2] for a in sys.argv[1:])
+    wanted = [d for d in DEFAULT if not asked or d[0] in asked]
     print("model,batch,settings,layout,stock ms,accelerated ms,ratio,layers of ours", flush=True)
     for name, batch, all_settings in wanted:
         for layout in (torch.contiguous_format, torch.channels_last):
-            stock = torchvision.models.get_model(name, weights=None).cuda().to(memory_format=layout)
-            ours = convgrad.torch.accelerate(copy.deepcopy(stock), policy="faster")
             images = torch.randn(batch, 3, 224, 224, device="cuda").to(memory_format=layout)
+            labels = torch.randint(0, 1000, (batch,), device="cuda")
             for settings in all_settings:
-                before, after = step_ms(stock, images, settings), step_ms(ours, images, settings)
+                if asked.get(name) not in (None, "", settings):
+                    continue
+                torch.backends.cudnn.allow_tf32 = settings != "f32"
+                torch.backends.cuda.matmul.allow_tf32 = settings != "f32"
+                with torch.device("cuda"):
+                    stock = torchvision.models.get_model(name, weights=None).to(memory_format=layout)
+                ours = convgrad.torch.accelerate(copy.deepcopy(stock), policy="faster")
+                before, after = in_turns([make_step(m, images, labels, settings) for m in (stock, ours)])
                 known = [m._convgrad_faster for m in ours.modules() if hasattr(m, "_convgrad_faster")]
                 taken = sum(any(k.values()) for k in known)
                 text = "ncx" if layout == torch.contiguous_format else "nxc"

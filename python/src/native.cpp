@@ -4,6 +4,7 @@
 #include <map>
 #include <mutex>
 #include <new>
+#include <unordered_map>
 
 #include <convgrad/eager.hpp>
 #include <convgrad/error.hpp>
@@ -78,6 +79,72 @@ std::vector<logical_tensor> logical(const std::vector<tensor> &tensors) {
     return made;
 }
 
+/// All that a plan depends on, as numbers.
+class call_key {
+public:
+    call_key(op_kind kind, bool both, const native::queue &on, const std::vector<tensor> &inputs,
+        const std::vector<tensor> &outputs, const native::geometry &where) {
+        constexpr std::size_t usual = 96;
+        numbers_.reserve(usual);
+        numbers_ = {static_cast<std::int64_t>(kind), both ? 1 : 0, on.device, where.axes,
+            where.groups, where.transposed ? 1 : 0, static_cast<std::int64_t>(inputs.size())};
+        for (const auto *list :
+            {where.stride, where.pads_begin, where.pads_end, where.dilation, where.output_padding})
+            numbers_.insert(numbers_.end(), list, list + where.axes);
+        for (const auto *tensors : {&inputs, &outputs})
+            for (const tensor &t : *tensors) {
+                numbers_.push_back(static_cast<std::int64_t>(t.type));
+                numbers_.push_back(static_cast<std::int64_t>(t.shape.size()));
+                numbers_.insert(numbers_.end(), t.shape.begin(), t.shape.end());
+                numbers_.insert(numbers_.end(), t.strides.begin(), t.strides.end());
+            }
+    }
+    bool operator==(const call_key &) const = default;
+
+    struct hash {
+        std::size_t operator()(const call_key &key) const noexcept {
+            std::uint64_t mixed = 0;
+            for (const std::int64_t n : key.numbers_) {
+                mixed = (mixed ^ static_cast<std::uint64_t>(n)) * 0x9e3779b97f4a7c15U;
+                mixed ^= mixed >> 32;
+            }
+            return static_cast<std::size_t>(mixed);
+        }
+    };
+
+private:
+    std::vector<std::int64_t> numbers_;
+};
+
+/// Plans of calls that were made before: a network makes the same ones in every step.
+class plan_cache {
+public:
+    template <typename Make>
+    compiled_partition get(const call_key &key, Make &&make) {
+        {
+            const std::lock_guard lock(guard_);
+            const auto found = plans_.find(key);
+            if (found != plans_.end()) return found->second;
+        }
+        const compiled_partition made = make();
+        const std::lock_guard lock(guard_);
+        if (plans_.size() >= most) plans_.clear();  // shapes that never come again
+        plans_.emplace(key, made);
+        return made;
+    }
+
+    /// Never destroyed: objects with static lifetime may still compute while the program ends.
+    static plan_cache &shared() {
+        static auto *const made = new plan_cache;
+        return *made;
+    }
+
+private:
+    static constexpr std::size_t most = 4096;
+    std::mutex guard_;
+    std::unordered_map<call_key, compiled_partition, call_key::hash> plans_;
+};
+
 /// Queues one op, or both gradients, with scratch from whoever owns the queue.
 void run_queued(const native::queue &on, const compiled_partition &ready,
     const std::vector<tensor> &inputs, const std::vector<tensor> &outputs) {
@@ -94,45 +161,47 @@ void run_queued(const native::queue &on, const compiled_partition &ready,
     ready.execute(stream(engine_of(on.device), native), inputs, outputs, scratch);
 }
 
-void queue_op(const native::queue &on, op_kind kind, const std::vector<tensor> &inputs,
-    const std::vector<tensor> &outputs, const attributes &attrs, compile_options opts) {
-    opts.on = &engine_of(on.device);
-    run_queued(on, compile(kind, logical(inputs), logical(outputs), attrs, opts), inputs, outputs);
+/// `both`: kind is that of the layer, whose gradients are computed.
+void queue_op(const native::queue &on, op_kind kind, bool both, const std::vector<tensor> &inputs,
+    const std::vector<tensor> &outputs, const native::geometry &where, bool diff_bias) {
+    const auto make = [&] {
+        const compile_options opts{.diff_bias = diff_bias, .on = &engine_of(on.device)};
+        const attributes attrs = attributes_of(where);
+        return both ? compile_backward(kind, logical(inputs), logical(outputs), attrs, opts)
+                    : compile(kind, logical(inputs), logical(outputs), attrs, opts);
+    };
+    const call_key key(kind, both, on, inputs, outputs, where);
+    run_queued(on, plan_cache::shared().get(key, make), inputs, outputs);
 }
 
 void queue_forward(const native::queue &on, const native::view &input, const native::view &weight,
     const native::view *bias, const native::view &output, const native::geometry &where) {
     std::vector<tensor> inputs = {tensor_of(input), tensor_of(weight)};
     if (bias != nullptr) inputs.push_back(tensor_of(*bias));
-    queue_op(on, where.transposed ? op_kind::conv_transpose : op_kind::convolution, inputs,
-        {tensor_of(output)}, attributes_of(where), {});
+    queue_op(on, where.transposed ? op_kind::conv_transpose : op_kind::convolution, false, inputs,
+        {tensor_of(output)}, where, false);
 }
 
 void queue_backward(const native::queue &on, const native::view &grad, const native::view &input,
     const native::view &weight, const native::view *grad_input, const native::view *grad_weight,
     const native::view *grad_bias, const native::geometry &where) {
-    const attributes attrs = attributes_of(where);
-    const tensor diff_dst = tensor_of(grad), diff_bias = optional_tensor(grad_bias);
-    const compile_options opts{.diff_bias = grad_bias != nullptr, .on = &engine_of(on.device)};
     std::vector<tensor> outputs;
-    if (grad_input != nullptr) outputs.push_back(tensor_of(*grad_input));
-    if (grad_weight != nullptr) outputs.push_back(tensor_of(*grad_weight));
-    if (grad_bias != nullptr) outputs.push_back(diff_bias);
+    for (const native::view *made : {grad_input, grad_weight, grad_bias})
+        if (made != nullptr) outputs.push_back(tensor_of(*made));
     if (grad_input != nullptr && grad_weight != nullptr) {
-        const std::vector<tensor> inputs = {tensor_of(input), diff_dst, tensor_of(weight)};
         const op_kind layer = where.transposed ? op_kind::conv_transpose : op_kind::convolution;
-        run_queued(on, compile_backward(layer, logical(inputs), logical(outputs), attrs, opts),
-            inputs, outputs);
+        queue_op(on, layer, true, {tensor_of(input), tensor_of(grad), tensor_of(weight)}, outputs,
+            where, grad_bias != nullptr);
     } else if (grad_input != nullptr) {
         queue_op(on,
             where.transposed ? op_kind::conv_transpose_backward_data
                              : op_kind::convolution_backward_data,
-            {diff_dst, tensor_of(weight)}, outputs, attrs, {});
+            false, {tensor_of(grad), tensor_of(weight)}, outputs, where, false);
     } else if (grad_weight != nullptr) {
         queue_op(on,
             where.transposed ? op_kind::conv_transpose_backward_weights
                              : op_kind::convolution_backward_weights,
-            {tensor_of(input), diff_dst}, outputs, attrs, opts);
+            false, {tensor_of(input), tensor_of(grad)}, outputs, where, grad_bias != nullptr);
     }
 }
 

@@ -2,7 +2,6 @@
 #include "cuda/bulk.hpp"
 
 #include <algorithm>
-#include <cmath>
 #include <cstdint>
 
 #include "cuda/kernels/phases.hpp"
@@ -165,16 +164,16 @@ double store_form::seconds(const problem &p, const architecture &on) const {
 }
 
 double bulk_seconds(const bulk_tile_size &tile, wide tiles, double steps) {
-    // A nominal device; what a tile starts and ends with is hidden where there are two, but the
-    // last of an odd number is alone.
-    constexpr double multiprocessors = 132, clock = 1.7e9, products = 2048, start = 2500,
-                     stored = 8;
+    // What a tile starts and ends with is hidden where there are two, but the last of an odd number
+    // is alone.
     const double area = static_cast<double>(tile.rows) * tile.columns;
-    const double step = std::max(
-        area * 64 / products, static_cast<double>(tile.rows + tile.columns) * 128 / tile.rate);
-    double rounds = std::max(1.0, std::ceil(static_cast<double>(tiles) / multiprocessors));
-    if (tile.at_once == 2 && rounds > 1 && static_cast<wide>(rounds) % 2 == 1) rounds += 0.5;
-    return rounds * (steps * step + (start + area / stored) / tile.at_once) / clock;
+    const double step = std::max(area * 64 / nominal::products,
+        static_cast<double>(tile.rows + tile.columns) * 128 / tile.rate);
+    const wide whole = nominal::rounds(tiles);
+    const double rounds =
+        static_cast<double>(whole) + (tile.at_once == 2 && whole > 1 && whole % 2 == 1 ? 0.5 : 0);
+    const double ends = (nominal::tile_start + area / nominal::stored) / tile.at_once;
+    return rounds * (steps * step + ends) / nominal::clock;
 }
 
 std::string refuse_bulk(const problem &p) {

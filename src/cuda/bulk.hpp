@@ -1,6 +1,7 @@
 // Products of warpgroups fed by the copy engine (compute capability 9.0): 16-bit types.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <span>
 
@@ -29,7 +30,20 @@ constexpr kernel bulk_kernel(kernel first, const bulk_tile_size &tile, data_type
         static_cast<int>(first) + tile.index * 2 + (type == data_type::bf16 ? 0 : 1));
 }
 
-/// Seconds that a nominal device takes for tiles of `steps` stages each.
+/// The device that predictions are for, whatever the card.
+struct nominal {
+    static constexpr wide multiprocessors = 132;
+    static constexpr double clock = 1.7e9;
+    static constexpr double products = 2048;    // of a multiprocessor in a cycle
+    static constexpr double tile_start = 2500;  // cycles
+    static constexpr double stored = 8;         // sums of a tile in a cycle
+    /// Rounds of tiles, one on each multiprocessor.
+    static constexpr wide rounds(wide tiles) {
+        return std::max<wide>(1, (tiles + multiprocessors - 1) / multiprocessors);
+    }
+};
+
+/// Seconds that the nominal device takes for tiles of `steps` stages each.
 double bulk_seconds(const bulk_tile_size &tile, wide tiles, double steps);
 
 /// One axis of a tensor as the copy engine walks along it: from `start` on, `count` times by

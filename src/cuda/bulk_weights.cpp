@@ -47,7 +47,7 @@ struct shape {
     }
     /// Takes a tile, and the parts that go with it, if they are faster than those before.
     void cut(const bulk_tile_size &t) {
-        constexpr wide most_parts = 512, most_rounds = 12, multiprocessors = 132;
+        constexpr wide most_parts = 512, most_rounds = 12;
         constexpr double sum_rate = 2.5e12;  // bytes, written and read
         const wide m = cover(merged.oc, t.columns),
                    n = cover(taps_of(merged) * lines * line, t.rows), all = m * n * merged.groups;
@@ -55,10 +55,11 @@ struct shape {
         const double part_bytes =
             8.0
             * static_cast<double>(merged.groups * merged.oc * merged.ic / groups * taps_of(merged));
-        // As many as fill whole rounds of a nominal device.
+        // As many as fill whole rounds.
         for (wide rounds = 1; rounds <= most_rounds; ++rounds) {
-            const wide many = std::clamp<wide>(
-                rounds * multiprocessors / std::max<wide>(1, all), 1, std::min(steps, most_parts));
+            const wide many =
+                std::clamp<wide>(rounds * nominal::multiprocessors / std::max<wide>(1, all), 1,
+                    std::min(steps, most_parts));
             const double needs =
                 bulk_seconds(t, all * many, static_cast<double>(cover(steps, many)))
                 + static_cast<double>(many) * part_bytes / sum_rate;

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <cstdint>
 
 #include "cuda/general.hpp"
 
@@ -18,23 +19,50 @@ std::size_t part_bytes(const conv::problem &p) {
     return static_cast<std::size_t>(elements) * sizeof(float);
 }
 
+/// Whether positions of an image are `step` apart, one after the other.
+bool is_even(const channel_sum_args &s) {
+    wide next = s.step;
+    for (std::size_t d = 3; d-- > 0; next *= s.x[d])
+        if (s.x[d] != 1 && s.strides.x[d] != next) return false;
+    return true;
+}
+
+/// Elements that 16 bytes hold.
+wide run_length(const conv::problem &p) {
+    return 16 / static_cast<wide>(size_of(p.type));
+}
+
+/// By the problem alone.
 channel_sum_args make_channel_sums(const conv::problem &p) {
     const bool from_dst = p.diff_bias == conv::bias_gradient::from_dst;
+    const wide run = run_length(p);
     channel_sum_args s{};
-    s.mb = p.mb;
     s.channels = p.groups * (from_dst ? p.oc : p.ic);
-    s.positions = p.mb;
+    s.image_positions = 1;
     for (std::size_t d = 0; d < 3; ++d) {
         s.x[d] = from_dst ? p.x[d].dst : p.x[d].src;
-        s.positions *= s.x[d];
+        s.image_positions *= s.x[d];
     }
     s.strides = to_args(from_dst ? p.dst : p.src);
-    s.lanes_along_channels = s.strides.c == 1 && s.channels > 1 ? 1 : 0;
-    // Parts by the problem alone, so many that a device is filled.
+    for (std::size_t d = 0; d < 3; ++d)
+        if (s.x[d] != 1) s.step = s.strides.x[d];
+    constexpr wide most = wide{1} << 30;
+    const bool counts = p.mb * s.image_positions < most && s.channels < most && is_even(s);
+    const bool rows = counts && s.strides.c == 1 && s.channels > 1,
+               planes = counts && !rows && (s.step == 1 || s.image_positions == 1);
+    s.form = rows     ? channel_sum_form::rows
+             : planes ? channel_sum_form::planes
+                      : channel_sum_form::anywhere;
+    s.image_runs = planes ? (s.image_positions + run - 1) / run : s.image_positions;
+    s.runs = p.mb * s.image_runs;
+    s.lanes = 1;
+    while (rows && s.lanes < 32 && s.lanes * run < s.channels) s.lanes *= 2;
+    // So many parts that a device is filled.
     const wide tiles =
-        std::max<wide>(1, s.lanes_along_channels != 0 ? (s.channels + 31) / 32 : s.channels);
-    s.parts = std::clamp<wide>(1024 / tiles, 1, std::max<wide>(1, s.positions / 1024));
-    s.part_length = (s.positions + s.parts - 1) / s.parts;
+        std::max<wide>(1, rows ? (s.channels + s.lanes * run - 1) / (s.lanes * run) : s.channels);
+    const wide least = rows ? 16 * (threads / s.lanes) : planes ? threads : 4 * threads;
+    s.parts = std::clamp<wide>(1024 / tiles, 1, std::max<wide>(1, s.runs / least));
+    s.part_length = (s.runs + s.parts - 1) / s.parts;
     return s;
 }
 
@@ -85,9 +113,17 @@ void gradient_sums::finish(
     channel_sum_args channels = channels_;
     channels.data = p.diff_bias == conv::bias_gradient::from_dst ? data.dst : data.src;
     channels.partial = reinterpret_cast<float *>(static_cast<std::byte *>(workspace) + bias_at_);
-    const wide lanes = channels.lanes_along_channels != 0 ? 32 : 1;
+    const bool rows = channels.form == channel_sum_form::rows;
+    const wide run = run_length(p), across = rows ? channels.lanes * run : 1;
+    const auto fits = [&](wide n) { return n % run == 0; };
+    channels.whole = reinterpret_cast<std::uintptr_t>(channels.data) % 16 == 0
+                             && fits(channels.strides.n)
+                             && (rows ? fits(channels.channels) && fits(channels.step)
+                                      : fits(channels.strides.c) && fits(channels.image_positions))
+                         ? 1
+                         : 0;
     on.launch(of_type(kernel::channel_sum_f32, p.type),
-        (channels.channels + lanes - 1) / lanes * channels.parts, threads, &channels);
+        (channels.channels + across - 1) / across * channels.parts, threads, &channels);
     sum_args bias = bias_;
     bias.partial = channels.partial;
     bias.out = data.bias;

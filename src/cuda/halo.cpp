@@ -1,7 +1,6 @@
 // Data passes of 16-bit types with stride 1 whose taps share what the copy engine brings.
 #include <algorithm>
 #include <array>
-#include <cmath>
 #include <cstdint>
 
 #include "cuda/bulk.hpp"
@@ -63,17 +62,16 @@ struct shape : merged_data {
     [[nodiscard]] wide tiles_of(int n) const {
         return cover(out, n) * tile.row_tiles * tile.image_tiles * merged.groups;
     }
-    /// Of the products, on a nominal device.
+    /// Of the products.
     [[nodiscard]] double seconds(int n) const {
-        constexpr double multiprocessors = 132, clock = 1.7e9, products = 2048, rate = 40,
-                         start = 2500, stored = 8;
+        constexpr double rate = 40;  // bytes in a cycle
         const double area = static_cast<double>(blocks * block * n),
                      taps = static_cast<double>(taps_of(merged));
-        const double of_line = std::max(taps * area * 64 / products,
+        const double of_line = std::max(taps * area * 64 / nominal::products,
             (static_cast<double>(tile.stage_bytes()) + taps * n * 128) / rate);
-        const double rounds =
-            std::max(1.0, std::ceil(static_cast<double>(tiles_of(n)) / multiprocessors));
-        return rounds * (static_cast<double>(lines()) * of_line + start + area / stored) / clock;
+        const double of_tile =
+            static_cast<double>(lines()) * of_line + nominal::tile_start + area / nominal::stored;
+        return static_cast<double>(nominal::rounds(tiles_of(n))) * of_tile / nominal::clock;
     }
     [[nodiscard]] wide lines() const { return cover(in, line); }
 };

@@ -25,28 +25,28 @@ def _both(
     return (lambda x, w, b: ours(axes, x, w, b, *rest), lambda x, w, b: theirs(x, w, b, *rest))
 
 
-def _compute(
+def _takes_ours(
     module: Any,
-    ours: Callable[..., Tensor],
-    theirs: Callable[..., Tensor],
+    is_transposed: bool,
+    rest: tuple[Any, ...],
     input: Tensor,
     weight: Tensor,
     bias: Tensor | None,
-) -> Tensor:
-    """The policy "faster": by whoever was faster on such tensors."""
-    known = module._convgrad_faster
+) -> bool:
+    """The policy "faster": whether this library was faster on such tensors. Asked in every call."""
     if torch.compiler.is_compiling():
-        expected = _policy.is_expected(input, weight, module.groups)
-        return (ours if expected else theirs)(input, weight, bias)
-    if not has_engine(input.device):
-        return theirs(input, weight, bias)
-    key = _policy.signature(input, (weight, bias))
-    if key not in known:
+        return _policy.is_expected(input, weight, module.groups)
+    known = module._convgrad_faster
+    key = _policy.signature(input, weight, bias)
+    taken = known.get(key)
+    if taken is None:
+        if not has_engine(input.device):
+            return False
         if not _policy.may_measure(input):
-            expected = _policy.is_expected(input, weight, module.groups)
-            return (ours if expected else theirs)(input, weight, bias)
-        known[key] = _policy.is_faster(ours, theirs, input, weight, bias)
-    return (ours if known[key] else theirs)(input, weight, bias)
+            return _policy.is_expected(input, weight, module.groups)
+        both = _both(module._axes, is_transposed, rest)
+        taken = known[key] = _policy.is_faster(*both, input, weight, bias)
+    return bool(taken)
 
 
 class _Convolution:
@@ -60,9 +60,10 @@ class _Convolution:
             input = F.pad(input, self._reversed_padding_repeated_twice, mode=self.padding_mode)
             padding = 0
         rest = (self.stride, padding, self.dilation, self.groups)
-        if "_convgrad_faster" not in self.__dict__:
-            return convolution(self._axes, input, weight, bias, *rest)
-        return _compute(self, *_both(self._axes, False, rest), input, weight, bias)
+        if "_convgrad_faster" in self.__dict__:
+            if not _takes_ours(self, False, rest, input, weight, bias):
+                return _PLAIN[self._axes - 1](input, weight, bias, *rest)
+        return convolution(self._axes, input, weight, bias, *rest)
 
 
 class _Transposed:
@@ -81,9 +82,10 @@ class _Transposed:
             self.dilation,
         )
         rest = (self.stride, self.padding, output_padding, self.groups, self.dilation)
-        if "_convgrad_faster" not in self.__dict__:
-            return transposed(self._axes, input, self.weight, self.bias, *rest)
-        return _compute(self, *_both(self._axes, True, rest), input, self.weight, self.bias)
+        given = (input, self.weight, self.bias)
+        if "_convgrad_faster" in self.__dict__ and not _takes_ours(self, True, rest, *given):
+            return _PLAIN_TRANSPOSED[self._axes - 1](*given, *rest)
+        return transposed(self._axes, *given, *rest)
 
 
 class Conv1d(_Convolution, nn.Conv1d):

@@ -22,7 +22,12 @@ class _BatchNorm:
 
     def forward(self: Any, input: Tensor) -> Tensor:
         by_batch = self.training or (self.running_mean is None and self.running_var is None)
-        if _normalize is None or not by_batch or torch.compiler.is_compiling():
+        if (
+            _normalize is None
+            or not by_batch
+            or not input.is_cpu
+            or torch.compiler.is_compiling()
+        ):
             theirs: Tensor = super().forward(input)  # type: ignore[misc]
             return theirs
         self._check_input_dim(input)
@@ -54,7 +59,7 @@ class BatchNorm3d(_BatchNorm, nn.BatchNorm3d):
 
 def _bounded(input: Tensor, inplace: bool, low: float, high: float) -> Any:
     """In place behind a batch normalisation, whose gradient then takes care of it as well."""
-    if not inplace or _bound is None or torch.compiler.is_compiling():
+    if not inplace or _bound is None or not input.is_cpu or torch.compiler.is_compiling():
         return NotImplemented
     return _bound(input, low, high)
 

@@ -16,7 +16,8 @@ _AXES = {kind: made._axes for kind, made in _MODULES.items()}
 
 
 class Layer(NamedTuple):
-    """Times in milliseconds: forward, and backward where gradients are wanted; smallest of three."""
+    """Times in milliseconds: forward, and backward where gradients are wanted; smallest of three. Those
+    of CUDA devices are of the device alone, and what queuing the work takes the host is beside them."""
 
     name: str
     kind: str
@@ -26,11 +27,15 @@ class Layer(NamedTuple):
     device: str
     ours: float
     theirs: float
+    ours_host: float = 0.0
+    theirs_host: float = 0.0
 
     @property
     def takes_ours(self) -> bool:
         """What `accelerate(model, policy="faster")` decides."""
-        return _policy.is_better(self.ours / 1e3, self.theirs / 1e3, self.device)
+        ours = _policy.Seconds(self.ours / 1e3, self.ours_host / 1e3)
+        theirs = _policy.Seconds(self.theirs / 1e3, self.theirs_host / 1e3)
+        return _policy.is_better(ours, theirs, self.device)
 
 
 def _axes_of(module: nn.Module) -> int | None:
@@ -67,8 +72,10 @@ def _measure(name: str, module: Any, axes: int, input: Tensor) -> Layer:
         str(dtype).removeprefix("torch."),
         "channels_last" if last else "contiguous",
         kind,
-        ours * 1e3,
-        theirs * 1e3,
+        ours.device * 1e3,
+        theirs.device * 1e3,
+        ours.host * 1e3,
+        theirs.host * 1e3,
     )
 
 

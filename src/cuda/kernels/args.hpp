@@ -79,14 +79,25 @@ struct sum_args {
 /// From so many elements on, a thread adds all parts of one.
 constexpr wide many_sums = 32768;
 
+/// How a tensor lies whose channels are summed.
+enum class channel_sum_form : std::int32_t {
+    rows,      // channels next to each other
+    planes,    // positions of an image next to each other
+    anywhere,  // neither, or more than 32 bits count
+};
+
 /// Sums over batch and space, by channel.
 struct channel_sum_args {
     const void *data;
     float *partial;  // [part][channel]
-    wide mb, channels, x[3];
+    channel_sum_form form;
+    wide channels, x[3];
     data_stride_args strides;
-    wide positions, part_length, parts;
-    std::int32_t lanes_along_channels;
+    wide step;                               // rows: between positions
+    wide image_positions, image_runs, runs;  // runs: positions, or 16 bytes of them (planes)
+    wide part_length, parts;                 // in runs
+    std::int32_t lanes;                      // rows: threads along channels
+    std::int32_t whole;                      // runs of 16 bytes are whole and aligned
 };
 
 /// Depthwise passes: one input channel per group, two axes, square kernels. A thread computes

@@ -215,31 +215,40 @@ __device__ void merge_weights(const merge_args &p) {
     const int t = static_cast<int>(threadIdx.x), fast = t % 32, slow = t / 32;
     const int taps = static_cast<int>(p.taps[0] * p.taps[1] * p.taps[2]),
               out = static_cast<int>(p.out * p.merged), in = static_cast<int>(p.in * p.merged);
-    const int tiles_c = static_cast<int>((p.padded + 31) / 32), tiles_o = (out + 31) / 32;
-    const wide tiles = p.groups * taps * tiles_o * tiles_c;
-    for (wide tile = blockIdx.x; tile < tiles; tile += gridDim.x) {
+    const unsigned tiles_c = static_cast<unsigned>((p.padded + 31) / 32),
+                   tiles_o = static_cast<unsigned>(out + 31) / 32,
+                   tiles = static_cast<unsigned>(p.groups * taps) * tiles_o * tiles_c;
+    for (unsigned tile = blockIdx.x; tile < tiles; tile += gridDim.x) {
         const int first_c = static_cast<int>(tile % tiles_c) * 32,
                   first_o = static_cast<int>(tile / tiles_c % tiles_o) * 32,
-                  tap = static_cast<int>(tile / tiles_c / tiles_o % taps);
-        const wide group = tile / tiles_c / tiles_o / taps;
+                  tap = static_cast<int>(tile / tiles_c / tiles_o) % taps;
+        const wide group = static_cast<int>(tile / tiles_c / tiles_o) / taps;
         wide tap_at = 0;
         for (int d = 2, k = tap; d >= 0; --d) {
             tap_at += k % static_cast<int>(p.taps[d]) * p.tap_strides[d];
             k /= static_cast<int>(p.taps[d]);
         }
         __syncthreads();
-        for (int i = slow; i < 32; i += threads / 32) {
-            const int o = first_o + (p.lanes_along_out != 0 ? fast : i),
-                      c = first_c + (p.lanes_along_out != 0 ? i : fast);
-            const int own = o / static_cast<int>(p.out);
-            T v;
-            round_to(v, 0.0f);
-            if (o < out && c < in && c / static_cast<int>(p.in) == own)
-                v = static_cast<const T *>(
-                    p.from)[tap_at + (group * p.merged + own) * p.group_stride
-                            + o % static_cast<int>(p.out) * p.out_stride
-                            + c % static_cast<int>(p.in) * p.in_stride];
-            turned[o - first_o][c - first_c] = v;
+        constexpr int rounds = 32 / (threads / 32);
+        T v[rounds];
+#pragma unroll
+        for (int i = 0; i < rounds; ++i) {
+            const int row = slow + i * (threads / 32),
+                      o = first_o + (p.lanes_along_out != 0 ? fast : row),
+                      c = first_c + (p.lanes_along_out != 0 ? row : fast);
+            const int own_o = p.merged == 1 ? 0 : o / static_cast<int>(p.out),
+                      own_c = p.merged == 1 ? 0 : c / static_cast<int>(p.in);
+            round_to(v[i], 0.0f);
+            if (o < out && c < in && own_c == own_o)
+                v[i] = static_cast<const T *>(
+                    p.from)[tap_at + (group * p.merged + own_o) * p.group_stride
+                            + (o - own_o * static_cast<int>(p.out)) * p.out_stride
+                            + (c - own_c * static_cast<int>(p.in)) * p.in_stride];
+        }
+#pragma unroll
+        for (int i = 0; i < rounds; ++i) {
+            const int row = slow + i * (threads / 32);
+            (p.lanes_along_out != 0 ? turned[fast][row] : turned[row][fast]) = v[i];
         }
         __syncthreads();
         for (int i = slow; i < 32; i += threads / 32) {

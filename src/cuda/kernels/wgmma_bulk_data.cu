@@ -5,13 +5,13 @@
 // neighbouring positions read through a tap, with zeros for padding. Sums go through shared memory,
 // so that whole pieces of 16 bytes are stored, along channels or along positions. Groups of few
 // channels are merged, with zeros for the weights between them.
+#include "bulk_frame.cuh"
 #include "bulk_store.cuh"
-#include "wgmma.cuh"
 
 namespace convgrad::cuda {
 inline namespace code {  // named: nvcc makes names of unnamed ones from the folder
 
-constexpr unsigned line = 128;
+[[maybe_unused]] constexpr unsigned line = 128;
 
 /// A tile, as both sides find it.
 struct bulk_tile {
@@ -108,33 +108,18 @@ __device__ inline void multiply_tile(const bulk_args &q, const bulk_tile &tile,
         }
     bulk::meet(which);
     float sum[M][N / 2];
-#pragma unroll
-    for (int m = 0; m < M; ++m)
-#pragma unroll
-        for (int k = 0; k < N / 2; ++k) sum[m][k] = 0;
-    unsigned before = 0;
-    for (int step = 0; step < steps; ++step) {
-        bulk::wait(ring.is_full(), ring.parity);
+    bulk::sum_stages(sum, steps, ring, [&](float(&to)[M][N / 2]) {
         const std::uint64_t a = wgmma::describe(ring.at() + static_cast<unsigned>(first) * line),
                             b = wgmma::describe(ring.at() + 128 * M * line);
-        wgmma::fence();
 #pragma unroll
         for (int k = 0; k < 4; ++k)
 #pragma unroll
             for (int m = 0; m < M; ++m)
-                wgmma::product<T, N>::add(sum[m],
+                wgmma::product<T, N>::add(to[m],
                     a + static_cast<unsigned>(k) * wgmma::next_terms
                         + static_cast<unsigned>(m) * (64 * line >> 4),
                     b + static_cast<unsigned>(k) * wgmma::next_terms, 1);
-        wgmma::commit();
-        // The products before these are done: what they read may be overwritten.
-        wgmma::await<1>();
-        if (step > 0 && t % 32 == 0) bulk::arrive(before);
-        before = ring.is_empty();
-        ring.next();
-    }
-    wgmma::await();
-    if (steps > 0 && t % 32 == 0) bulk::arrive(before);
+    });
     store_sums<T, M, N>(q, tile, sum, out_at, box, first, which);
 }
 
@@ -145,29 +130,24 @@ __device__ inline void bulk_data(const bulk_args &q) {
     extern __shared__ unsigned char shared_bytes[];
     __shared__ __align__(8) std::uint64_t barriers[bulk::ring<stages>::barriers];
     __shared__ wide out_at[rows];
-    const unsigned memory =
-        (static_cast<unsigned>(__cvta_generic_to_shared(shared_bytes)) + 1023U) & ~1023U;
+    const unsigned memory = bulk::stages_at(shared_bytes);
     bulk::ring<stages> ring(memory, static_cast<unsigned>(__cvta_generic_to_shared(barriers)),
         static_cast<unsigned>(shape::stage));
     const int t = static_cast<int>(threadIdx.x);
     if (t == 0) ring.open();
     __syncthreads();
-    if (t >= 256) {
-        if constexpr (shape::threads == 384) bulk::shrink<shape::copy_registers>();
-        if (t == 256)
-            for (unsigned i = blockIdx.x; i < static_cast<unsigned>(q.data.tiles); i += gridDim.x) {
-                const bulk_tile tile(q, i, rows, N);
-                if (tile.first_row < tile.all_rows) copy_tile<rows>(q, tile, ring);
-            }
-    } else {
-        if constexpr (shape::threads == 384) bulk::grow<shape::registers>();
-        const unsigned box =
-            memory + static_cast<unsigned>(stages * shape::stage + t / 128 * (bulk_box / 2));
-        for (unsigned i = blockIdx.x; i < static_cast<unsigned>(q.data.tiles); i += gridDim.x) {
+    const unsigned box =
+        memory + static_cast<unsigned>(stages * shape::stage + t / 128 * (bulk_box / 2));
+    bulk::in_roles<shape::threads, shape::copy_registers, shape::registers>(
+        static_cast<unsigned>(q.data.tiles),
+        [&](unsigned i) {
+            const bulk_tile tile(q, i, rows, N);
+            if (tile.first_row < tile.all_rows) copy_tile<rows>(q, tile, ring);
+        },
+        [&](unsigned i) {
             const bulk_tile tile(q, i, rows, N);
             if (tile.first_row < tile.all_rows) multiply_tile<T, M, N>(q, tile, ring, out_at, box);
-        }
-    }
+        });
 }
 
 }  // namespace code

@@ -4,15 +4,14 @@
 // A block computes 2·M lines of 64 input channels of one tap each by N output channels. A stage has
 // 64 positions: the pixels of src that they read through a tap, and those of diff_dst, rows of
 // channels as they come, which the unit turns. Parts and merged groups as in dense_weights.cu.
-#include "bulk.cuh"
+#include "bulk_frame.cuh"
 #include "weights_sum.cuh"
-#include "wgmma.cuh"
 
 namespace convgrad::cuda {
 inline namespace code {  // named: nvcc makes names of unnamed ones from the folder
 
-constexpr int depth = 64;                // positions of a stage
-constexpr unsigned block = depth * 128;  // bytes of 64 channels
+constexpr int depth = 64;                                 // positions of a stage
+[[maybe_unused]] constexpr unsigned block = depth * 128;  // bytes of 64 channels
 
 struct bulk_weights_tile {
     int first_line, lines, first_out, group;
@@ -157,34 +156,19 @@ __device__ inline void multiply_tile(
     const bulk_weights_args &q, const bulk_weights_tile &tile, bulk::ring<Stages> &ring) {
     const int t = static_cast<int>(threadIdx.x);
     float sum[M][N / 2];
-#pragma unroll
-    for (int m = 0; m < M; ++m)
-#pragma unroll
-        for (int k = 0; k < N / 2; ++k) sum[m][k] = 0;
-    unsigned before = 0;
-    for (int step = 0; step < tile.steps; ++step) {
-        bulk::wait(ring.is_full(), ring.parity);
+    bulk::sum_stages(sum, tile.steps, ring, [&](float(&to)[M][N / 2]) {
         const std::uint64_t a = wgmma::describe_turned(
                                 ring.at() + static_cast<unsigned>(t / 128 * M) * block, block),
                             b = wgmma::describe_turned(ring.at() + 2 * M * block, block);
-        wgmma::fence();
 #pragma unroll
         for (int k = 0; k < depth / 16; ++k)
 #pragma unroll
             for (int m = 0; m < M; ++m)
-                wgmma::turned_product<T, N>::add(sum[m],
+                wgmma::turned_product<T, N>::add(to[m],
                     a + static_cast<unsigned>(k) * wgmma::next_turned_terms
                         + static_cast<unsigned>(m) * (block >> 4),
                     b + static_cast<unsigned>(k) * wgmma::next_turned_terms, 1);
-        wgmma::commit();
-        // The products before these are done: what they read may be overwritten.
-        wgmma::await<1>();
-        if (step > 0 && t % 32 == 0) bulk::arrive(before);
-        before = ring.is_empty();
-        ring.next();
-    }
-    wgmma::await();
-    if (tile.steps > 0 && t % 32 == 0) bulk::arrive(before);
+    });
     store_sums<T, M, N>(q, tile, sum);
 }
 
@@ -194,24 +178,15 @@ __device__ inline void bulk_weights(const bulk_weights_args &q) {
     constexpr int stages = shape::stages;
     extern __shared__ unsigned char shared_bytes[];
     __shared__ __align__(8) std::uint64_t barriers[bulk::ring<stages>::barriers];
-    const unsigned memory =
-        (static_cast<unsigned>(__cvta_generic_to_shared(shared_bytes)) + 1023U) & ~1023U;
-    bulk::ring<stages> ring(memory, static_cast<unsigned>(__cvta_generic_to_shared(barriers)),
+    bulk::ring<stages> ring(bulk::stages_at(shared_bytes),
+        static_cast<unsigned>(__cvta_generic_to_shared(barriers)),
         static_cast<unsigned>(shape::stage));
-    const int t = static_cast<int>(threadIdx.x);
-    if (t == 0) ring.open();
+    if (threadIdx.x == 0) ring.open();
     __syncthreads();
-    const unsigned tiles = static_cast<unsigned>(q.weights.tiles);
-    if (t >= 256) {
-        if constexpr (shape::threads == 384) bulk::shrink<shape::copy_registers>();
-        if (t == 256)
-            for (unsigned i = blockIdx.x; i < tiles; i += gridDim.x)
-                copy_tile<M, N>(q, bulk_weights_tile(q, i, 2 * M, N), ring);
-    } else {
-        if constexpr (shape::threads == 384) bulk::grow<shape::registers>();
-        for (unsigned i = blockIdx.x; i < tiles; i += gridDim.x)
-            multiply_tile<T, M, N>(q, bulk_weights_tile(q, i, 2 * M, N), ring);
-    }
+    bulk::in_roles<shape::threads, shape::copy_registers, shape::registers>(
+        static_cast<unsigned>(q.weights.tiles),
+        [&](unsigned i) { copy_tile<M, N>(q, bulk_weights_tile(q, i, 2 * M, N), ring); },
+        [&](unsigned i) { multiply_tile<T, M, N>(q, bulk_weights_tile(q, i, 2 * M, N), ring); });
 }
 
 }  // namespace code

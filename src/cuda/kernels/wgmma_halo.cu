@@ -6,14 +6,14 @@
 // channels; a tap reads them from its own pixel on. Positions run along rows of that width: those
 // beside the output are computed and not stored. Weights come tap by tap through a ring of their
 // own.
+#include "bulk_frame.cuh"
 #include "bulk_store.cuh"
 #include "halo_args.hpp"
-#include "wgmma.cuh"
 
 namespace convgrad::cuda {
 inline namespace code {  // named: nvcc makes names of unnamed ones from the folder
 
-constexpr unsigned line = 128;
+[[maybe_unused]] constexpr unsigned line = 128;
 
 struct halo_tile {
     const halo_args &h;
@@ -150,8 +150,7 @@ __device__ inline void halo_data(const halo_args &h) {
     __shared__ __align__(8) std::uint64_t box_barriers[bulk::ring<shape::boxes>::barriers],
         tap_barriers[bulk::ring<shape::taps>::barriers];
     __shared__ wide out_at[256];
-    const unsigned memory = (static_cast<unsigned>(__cvta_generic_to_shared(shared_bytes)) + 1023U)
-                            & ~1023U,
+    const unsigned memory = bulk::stages_at(shared_bytes),
                    stage = static_cast<unsigned>(h.stage_bytes);
     bulk::ring<shape::boxes> boxes(
         memory, static_cast<unsigned>(__cvta_generic_to_shared(box_barriers)), stage);
@@ -163,19 +162,12 @@ __device__ inline void halo_data(const halo_args &h) {
         taps.open();
     }
     __syncthreads();
-    const unsigned tiles = static_cast<unsigned>(h.bulk.data.tiles);
-    if (t >= 256) {
-        bulk::shrink<shape::copy_registers>();
-        if (t == 256)
-            for (unsigned i = blockIdx.x; i < tiles; i += gridDim.x)
-                copy_tile<N>(h, halo_tile(h, i, N), boxes, taps);
-    } else {
-        bulk::grow<shape::registers>();
-        const unsigned box = memory + shape::boxes * stage + shape::taps * shape::tap_bytes
-                             + static_cast<unsigned>(t / 128 * (bulk_box / 2));
-        for (unsigned i = blockIdx.x; i < tiles; i += gridDim.x)
-            multiply_tile<T, N>(h, halo_tile(h, i, N), boxes, taps, out_at, box);
-    }
+    const unsigned box = memory + shape::boxes * stage + shape::taps * shape::tap_bytes
+                         + static_cast<unsigned>(t / 128 * (bulk_box / 2));
+    bulk::in_roles<shape::threads, shape::copy_registers, shape::registers>(
+        static_cast<unsigned>(h.bulk.data.tiles),
+        [&](unsigned i) { copy_tile<N>(h, halo_tile(h, i, N), boxes, taps); },
+        [&](unsigned i) { multiply_tile<T, N>(h, halo_tile(h, i, N), boxes, taps, out_at, box); });
 }
 
 }  // namespace code

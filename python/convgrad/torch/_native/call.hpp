@@ -3,6 +3,8 @@
 #pragma once
 #include <ATen/ATen.h>
 #include <ATen/EmptyTensor.h>
+#include <c10/core/DeviceGuard.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
 #include <torch/csrc/Exceptions.h>
 
 #include "api.hpp"
@@ -100,9 +102,20 @@ inline at::MemoryFormat format_of(std::initializer_list<const Tensor *> tensors)
     return at::MemoryFormat::Contiguous;
 }
 
+/// A tensor without values beside another, from whoever gave the other its memory: the dispatcher
+/// would take longer to find the same allocator.
+inline Tensor empty(
+    IntArrayRef shape, const Tensor &like, at::ScalarType type, at::MemoryFormat format) {
+    if (like.is_cpu()) return at::detail::empty_cpu(shape, type, false, format);
+    c10::Allocator *const allocator = like.has_storage() ? like.storage().allocator() : nullptr;
+    if (!like.is_cuda() || allocator == nullptr)
+        return at::empty(shape, like.options().dtype(type).memory_format(format));
+    const c10::DeviceGuard there(like.device());
+    return at::detail::empty_generic(
+        shape, allocator, c10::DispatchKeySet(c10::DispatchKey::CUDA), type, format);
+}
 inline Tensor empty(IntArrayRef shape, const Tensor &like, at::MemoryFormat format) {
-    if (!like.is_cpu()) return at::empty(shape, like.options().memory_format(format));
-    return at::detail::empty_cpu(shape, like.scalar_type(), false, format);
+    return empty(shape, like, like.scalar_type(), format);
 }
 
 /// The integers of a call, as the library takes them.
@@ -158,16 +171,7 @@ public:
                 raise(
                     {"InvalidArgument", "invalid argument: tensors of one convolution are on "
                                             + like_.device().str() + " and " + t->device().str()});
-        const int device = like_.device().index();
-        const pybind11::gil_scoped_acquire gil;
-        PyObject *const stream = PyObject_CallFunction(stream_of, "i", device);
-        if (stream == nullptr) {
-            python_error thrown;
-            thrown.persist();
-            throw thrown;
-        }
-        native_ = {device, PyLong_AsVoidPtr(stream), this, &take};
-        Py_DECREF(stream);
+        native_ = {like_.device().index(), current_stream(like_.device()), this, &take};
         used_ = true;
     }
     queue(const queue &) = delete;
@@ -188,11 +192,26 @@ public:
     static inline PyObject *stream_of = nullptr;  // torch._C._cuda_getCurrentRawStream
 
 private:
+    /// Null is the default stream, which needs no asking and no interpreter.
+    static void *current_stream(c10::Device device) {
+        if (c10::impl::VirtualGuardImpl(device.type()).getStream(device).id() == 0) return nullptr;
+        const pybind11::gil_scoped_acquire gil;
+        PyObject *const stream =
+            PyObject_CallFunction(stream_of, "i", static_cast<int>(device.index()));
+        if (stream == nullptr) {
+            python_error thrown;
+            thrown.persist();
+            throw thrown;
+        }
+        void *const native = PyLong_AsVoidPtr(stream);
+        Py_DECREF(stream);
+        return native;
+    }
     static void *take(void *context, std::size_t bytes) {
         queue &self = *static_cast<queue *>(context);
         try {
-            self.scratch_ = at::empty({static_cast<std::int64_t>(bytes)},
-                self.like_.options().dtype(at::kByte).memory_format(at::MemoryFormat::Contiguous));
+            self.scratch_ = empty({static_cast<std::int64_t>(bytes)}, self.like_, at::kByte,
+                at::MemoryFormat::Contiguous);
             return self.scratch_.data_ptr();
         } catch (...) {
             self.failure_ = std::current_exception();  // PyTorch's own, to be seen as such

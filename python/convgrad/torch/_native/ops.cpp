@@ -6,6 +6,8 @@
 // Compiled on first use against the PyTorch that is installed, whose interface for autograd differs
 // from version to version; the library itself is reached through call.hpp.
 #include <ATen/ATen.h>
+#include <ATen/Context.h>
+#include <ATen/Parallel.h>
 #include <ATen/PythonTorchFunctionTLS.h>
 #include <ATen/autocast_mode.h>
 #include <ATen/core/dispatch/Dispatcher.h>
@@ -363,8 +365,35 @@ PyObject *convolve(PyObject *, PyObject *const *given, Py_ssize_t count) {
     END_HANDLE_TH_ERRORS
 }
 
+/// (input, weight, bias): all that the time of a layer depends on, its own settings aside, as
+/// bytes. NotImplemented for what is no plain tensor.
+PyObject *signature(PyObject *, PyObject *const *given, Py_ssize_t count) {
+    HANDLE_TH_ERRORS
+    TORCH_CHECK(count == 3, "signature takes 3 arguments");
+    if (!is_plain(given[0]) || !is_plain(given[1])) Py_RETURN_NOTIMPLEMENTED;
+    const Tensor &input = THPVariable_Unpack(given[0]);
+    const c10::Device device = input.device();
+    const bool grad = c10::GradMode::is_enabled(),
+               autocast = at::autocast::is_autocast_enabled(device.type());
+    const auto differentiable = [&](PyObject *object) {
+        return grad && is_plain(object) && THPVariable_Unpack(object).requires_grad();
+    };
+    c10::SmallVector<std::int64_t, 20> facts{static_cast<std::int64_t>(device.type()),
+        device.index(), static_cast<std::int64_t>(input.scalar_type()),
+        autocast ? static_cast<std::int64_t>(at::autocast::get_autocast_dtype(device.type())) : -1,
+        input.is_cpu() ? at::get_num_threads() : at::globalContext().benchmarkCuDNN(),
+        differentiable(given[0]) * 4 + differentiable(given[1]) * 2 + differentiable(given[2])};
+    facts.append(input.sizes().begin(), input.sizes().end());
+    facts.append(input.strides().begin(), input.strides().end());
+    return PyBytes_FromStringAndSize(reinterpret_cast<const char *>(facts.data()),
+        static_cast<Py_ssize_t>(facts.size() * sizeof(std::int64_t)));
+    END_HANDLE_TH_ERRORS
+}
+
 PyMethodDef methods[] = {
     {"convolve", reinterpret_cast<PyCFunction>(reinterpret_cast<void *>(convolve)), METH_FASTCALL,
+        nullptr},
+    {"signature", reinterpret_cast<PyCFunction>(reinterpret_cast<void *>(signature)), METH_FASTCALL,
         nullptr},
     {"normalize", reinterpret_cast<PyCFunction>(reinterpret_cast<void *>(norm::normalize)),
         METH_FASTCALL, nullptr},
