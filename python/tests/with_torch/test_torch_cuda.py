@@ -2,6 +2,8 @@
 
 Exact first: small whole numbers, whose sums no type rounds (TF32 included)."""
 
+import copy
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -145,6 +147,27 @@ def test_scratch_is_pytorchs_and_given_back():
     ct.conv2d(x, w, None, 1, 1)
     torch.cuda.synchronize()
     assert torch.cuda.memory_allocated() == before
+
+
+def test_memory_that_pytorch_did_not_allocate():
+    x = torch.randint(-3, 4, (2, 8, 9, 9), device=DEVICE).float()
+    w = torch.randint(-3, 4, (8, 8, 3, 3), device=DEVICE).float()
+    borrowed = torch.from_dlpack(x.__dlpack__())  # knows no allocator
+    assert torch.equal(ct.conv2d(borrowed, w), ct.conv2d(x, w))
+
+
+def test_normalisation_is_pytorchs():
+    stock = torch.nn.Sequential(torch.nn.BatchNorm2d(8), torch.nn.ReLU(True)).to(DEVICE)
+    ours = torch.nn.Sequential(*(ct.from_module(copy.deepcopy(m)) for m in stock))
+    x = torch.randn(4, 8, 9, 9, device=DEVICE)
+    results = [net(x) for net in (stock, ours)]
+    for result in results:
+        result.sum().backward()
+    assert torch.equal(*results)
+    for mine, theirs in zip(ours.parameters(), stock.parameters()):
+        assert torch.equal(mine.grad, theirs.grad)
+    for mine, theirs in zip(ours.buffers(), stock.buffers()):
+        assert torch.equal(mine, theirs)
 
 
 def test_models_policies_and_report(capsys):

@@ -125,6 +125,51 @@ def test_policy_measures_without_side_effects():
         ct.accelerate(nn.Conv2d(1, 1, 1), policy="fastest")
 
 
+def test_policy_weighs_device_and_host():
+    from convgrad.torch._policy import Seconds, is_better
+
+    def takes_ours(ours, theirs):
+        return is_better(Seconds(*ours), Seconds(*theirs), "cuda")
+
+    assert takes_ours((100e-6, 50e-6), (150e-6, 50e-6))
+    assert not takes_ours((150e-6, 50e-6), (100e-6, 50e-6))
+    assert not takes_ours((100e-6, 50e-6), (100e-6, 50e-6))  # ties are PyTorch's
+    # The host counts half.
+    assert takes_ours((100e-6, 50e-6), (100e-6, 80e-6))
+    assert not takes_ours((120e-6, 50e-6), (100e-6, 80e-6))
+    assert not takes_ours((100e-6, 200e-6), (140e-6, 50e-6))
+    # On CPUs it is the device, and ties are ours.
+    assert is_better(Seconds(1.0), Seconds(1.0), "cpu")
+    assert not is_better(Seconds(1.1), Seconds(1.0), "cpu")
+
+
+def test_signatures_tell_what_times_depend_on():
+    from convgrad.torch._policy import signature
+
+    x, w, b = torch.randn(2, 3, 5, 5), nn.Parameter(torch.randn(4, 3, 3, 3)), torch.randn(4)
+
+    class Other(torch.Tensor):
+        pass
+
+    with torch.autocast("cpu", torch.bfloat16):
+        cast = signature(x, w, b)
+    with torch.no_grad():
+        fixed = signature(x, w, b)
+    different = [
+        signature(x, w, b),
+        signature(x[:1], w, b),
+        signature(x.to(memory_format=torch.channels_last), w, b),
+        signature(x.bfloat16(), w, b),
+        signature(x.clone().requires_grad_(), w, b),
+        signature(x, w, nn.Parameter(b)),
+        signature(x.as_subclass(Other), w, b),
+        cast,
+        fixed,
+    ]
+    assert len(set(different)) == len(different)
+    assert signature(x, w, b) == signature(x.clone(), w, None)
+
+
 @pytest.mark.filterwarnings("ignore")
 def test_policy_under_compile():
     torch._dynamo.reset()

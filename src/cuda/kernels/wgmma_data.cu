@@ -8,7 +8,7 @@
 // weights between them.
 #include "implicit.cuh"
 #include "tensor.cuh"
-#include "wgmma.cuh"
+#include "wgmma_tf32.cuh"
 
 namespace convgrad::cuda {
 inline namespace code {  // named: nvcc makes names of unnamed ones from the folder
@@ -173,9 +173,9 @@ struct copier {
 template <typename T, int N, bool Exact, typename Load>
 __device__ inline void multiply_stage(
     float (&sum)[N / 2], unsigned base, int lane, int warp, Load &&load) {
-    const std::uint64_t b = wgmma::describe(base + a_bytes);
     if constexpr (sizeof(T) == 2) {
-        const std::uint64_t a = wgmma::describe(base + static_cast<unsigned>(warp / 4) * 64 * line);
+        const std::uint64_t a = wgmma::describe(base + static_cast<unsigned>(warp / 4) * 64 * line),
+                            b = wgmma::describe(base + a_bytes);
         wgmma::fence();
 #pragma unroll
         for (int k = 0; k < 4; ++k)
@@ -187,47 +187,12 @@ __device__ inline void multiply_stage(
     } else {
         const unsigned a_at =
             base + static_cast<unsigned>(warp * 16 + (lane & 7) + ((lane >> 3) & 1) * 8) * line;
-        unsigned large[4][4], small[Exact ? 4 : 1][4];
+        unsigned terms[4][4];
 #pragma unroll
-        for (int k = 0; k < 4; ++k) {
+        for (int k = 0; k < 4; ++k)
             load_matrices(
-                a_at + static_cast<unsigned>(((2 * k + (lane >> 4)) ^ (lane & 7)) << 4), large[k]);
-#pragma unroll
-            for (int e = 0; e < 4; ++e) {
-                if constexpr (Exact) {
-                    split(large[k][e], small[k][e]);
-                    small[k][e] = round_tf32(small[k][e]);
-                } else {
-                    large[k][e] = round_tf32(large[k][e]);
-                }
-            }
-        }
-        if constexpr (Exact) {
-            const std::uint64_t b_small = wgmma::describe(base + a_bytes + N * line);
-            float part[N / 2];
-            wgmma::fence();
-#pragma unroll
-            for (int k = 0; k < 4; ++k) {
-                const std::uint64_t at = static_cast<unsigned>(k) * wgmma::next_terms;
-                wgmma::tf32_product<N>::add(part, small[k], b + at, k == 0 ? 0 : 1);
-                wgmma::tf32_product<N>::add(part, large[k], b_small + at, 1);
-                wgmma::tf32_product<N>::add(part, large[k], b + at, 1);
-            }
-            wgmma::commit();
-            load();
-            wgmma::await();
-#pragma unroll
-            for (int i = 0; i < N / 2; ++i) sum[i] += part[i];
-        } else {
-            wgmma::fence();
-#pragma unroll
-            for (int k = 0; k < 4; ++k)
-                wgmma::tf32_product<N>::add(
-                    sum, large[k], b + static_cast<unsigned>(k) * wgmma::next_terms, 1);
-            wgmma::commit();
-            load();
-            wgmma::await();
-        }
+                a_at + static_cast<unsigned>(((2 * k + (lane >> 4)) ^ (lane & 7)) << 4), terms[k]);
+        wgmma::add_tf32<N, Exact>(sum, terms, base + a_bytes, base + a_bytes + N * line, load);
     }
 }
 

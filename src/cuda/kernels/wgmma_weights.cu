@@ -9,7 +9,7 @@
 #include "positions.cuh"
 #include "tensor.cuh"
 #include "weights_sum.cuh"
-#include "wgmma.cuh"
+#include "wgmma_tf32.cuh"
 
 namespace convgrad::cuda {
 inline namespace code {  // named: nvcc makes names of unnamed ones from the folder
@@ -129,53 +129,17 @@ __device__ inline void multiply_stage(
     } else {
         const unsigned a_at = base + static_cast<unsigned>(lane % 4) * l::a_row
                               + static_cast<unsigned>(warp * 16 + lane / 4) * 4;
-        unsigned large[4][4], small[Exact ? 4 : 1][4];
+        unsigned terms[4][4];
 #pragma unroll
         for (int k = 0; k < 4; ++k) {
             const unsigned from = a_at + static_cast<unsigned>(k) * 8 * l::a_row;
-            large[k][0] = load_word(from);
-            large[k][1] = load_word(from + 32);
-            large[k][2] = load_word(from + 4 * l::a_row);
-            large[k][3] = load_word(from + 4 * l::a_row + 32);
+            terms[k][0] = load_word(from);
+            terms[k][1] = load_word(from + 32);
+            terms[k][2] = load_word(from + 4 * l::a_row);
+            terms[k][3] = load_word(from + 4 * l::a_row + 32);
         }
-#pragma unroll
-        for (int k = 0; k < 4; ++k)
-#pragma unroll
-            for (int e = 0; e < 4; ++e) {
-                if constexpr (Exact) {
-                    split(large[k][e], small[k][e]);
-                    small[k][e] = round_tf32(small[k][e]);
-                } else {
-                    large[k][e] = round_tf32(large[k][e]);
-                }
-            }
-        const std::uint64_t b = wgmma::describe(base + l::a_bytes);
-        if constexpr (Exact) {
-            const std::uint64_t b_small = wgmma::describe(base + l::a_bytes + l::b_bytes);
-            float part[N / 2];
-            wgmma::fence();
-#pragma unroll
-            for (int k = 0; k < 4; ++k) {
-                const std::uint64_t at = static_cast<unsigned>(k) * wgmma::next_terms;
-                wgmma::tf32_product<N>::add(part, small[k], b + at, k == 0 ? 0 : 1);
-                wgmma::tf32_product<N>::add(part, large[k], b_small + at, 1);
-                wgmma::tf32_product<N>::add(part, large[k], b + at, 1);
-            }
-            wgmma::commit();
-            load();
-            wgmma::await();
-#pragma unroll
-            for (int i = 0; i < N / 2; ++i) sum[i] += part[i];
-        } else {
-            wgmma::fence();
-#pragma unroll
-            for (int k = 0; k < 4; ++k)
-                wgmma::tf32_product<N>::add(
-                    sum, large[k], b + static_cast<unsigned>(k) * wgmma::next_terms, 1);
-            wgmma::commit();
-            load();
-            wgmma::await();
-        }
+        wgmma::add_tf32<N, Exact>(
+            sum, terms, base + l::a_bytes, base + l::a_bytes + l::b_bytes, load);
     }
 }
 
