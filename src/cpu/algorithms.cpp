@@ -11,6 +11,7 @@
 #include "cpu/fits.hpp"
 #include "cpu/folded_data.hpp"
 #include "cpu/folded_weights.hpp"
+#include "cpu/gathered.hpp"
 #include "cpu/long_kernel.hpp"
 #include "cpu/merged_weights.hpp"
 #include "cpu/narrow_data.hpp"
@@ -119,6 +120,17 @@ std::unique_ptr<plan> make_either(
         p.what == pass::backward_weights ? make<Weights> : make<Data>)(name, p, limits, kernels);
 }
 
+/// The driver for the dense problem: 1×1 on planes.
+std::unique_ptr<plan> make_gathered(
+    std::string_view name, const problem &p, const plan_limits &limits, const kernel_set &kernels) {
+    if (p.what == pass::backward_weights)
+        return make<gathered<tiled_weights>>(name, p, limits, kernels);
+    const gathered_planes planes(conv::simplify(p));
+    return (choose_gathered(planes.dense(), kernels).pointwise
+                ? make<gathered<pointwise_data>>
+                : make<gathered<tiled_data>>)(name, p, limits, kernels);
+}
+
 /// The transforms add roundings of their own.
 template <winograd_tile Tile>
 accuracy keeps_winograd(const problem &p, const kernel_set &kernels) {
@@ -169,6 +181,7 @@ constexpr method narrow{
     keeps_sums, fits_narrow, with_lists<predict_narrow>, make_either<narrow_data, narrow_weights>};
 constexpr method pointwise{
     keeps_sums, fits_simple<fits_pointwise>, predict_pointwise, make<pointwise_data>};
+constexpr method strided{keeps_sums, fits_simple<fits_gathered>, predict_gathered, make_gathered};
 constexpr method tiled{
     keeps_sums, fits_all, with_lists<predict_tiled>, make_either<tiled_data, tiled_weights>};
 
@@ -196,6 +209,8 @@ constexpr form forms[] = {
     {"folded.dot2", &folded, operand_format::dot2},
     {"folded.fma", &folded, operand_format::fma},
     {"pointwise.fma", &pointwise, operand_format::fma},
+    {"gathered.dot2", &strided, operand_format::dot2},
+    {"gathered.fma", &strided, operand_format::fma},
     {"winograd4x4.fma", &winograd<winograd_tile::f4x4>, operand_format::fma},
     {"winograd4x2.fma", &winograd<winograd_tile::f4x2>, operand_format::fma},
     {"winograd2x2.fma", &winograd<winograd_tile::f2x2>, operand_format::fma},

@@ -475,6 +475,17 @@ double seconds_with(cost_kind kind, const work_counts &w, const kernel_set &kern
     return seconds_of(w, work_rates(kind, kernels));
 }
 
+/// One tap with strides on planes: whole lines of memory come for each block of channels, or leave,
+/// for every other element or fewer. Nothing else hides that.
+double spread_seconds(const problem_sizes &s) {
+    constexpr double read = 0.1e-9, written = 0.18e-9, summed = 0.3e-9;  // a byte
+    if (s.taps > 1 || s.x[2].stride == 1 || s.p.src.c == 1) return 0;
+    const double channels = s.size * s.maps * s.ic;
+    if (s.weights) return summed * channels * s.line_positions() * parts_of(s.oc, 512);
+    return s.forward ? read * channels * s.line_positions() * parts_of(s.oc, 256)
+                     : written * channels * s.src_positions;
+}
+
 }  // namespace
 
 prediction predict_tiled(const problem_sizes &s, const kernel_set &k) {
@@ -482,19 +493,22 @@ prediction predict_tiled(const problem_sizes &s, const kernel_set &k) {
     const double weights = s.groups * s.taps * s.ic * s.oc;
     const double bytes =
         s.weights ? gradient_bytes(s, tile_bytes) : data_bytes(s, weights, 4 << 20, tile_bytes);
-    if (is_amx(k)) return {amx_tiled(s, k), bytes};
+    const double spread = spread_seconds(s);
+    if (is_amx(k)) return {spread + amx_tiled(s, k), bytes};
     if (s.weights) {
         // First layers, a few rows of sums for each tap: 1.15 to 1.25 times what the counts say.
         const double few = is_fma(k) && s.f32 && s.ic <= 8 && s.x[2].kernel > 1 ? 1.2 : 1;
-        return {few * seconds_with(cost_kind::tiled_weights, tiled_weights_work(s, k), k), bytes};
+        return {spread + few * seconds_with(cost_kind::tiled_weights, tiled_weights_work(s, k), k),
+            bytes};
     }
-    return {seconds_with(cost_kind::tiled_data, tiled_data_work(s, k), k), bytes};
+    return {spread + seconds_with(cost_kind::tiled_data, tiled_data_work(s, k), k), bytes};
 }
 
 prediction predict_folded(const problem_sizes &s, const kernel_set &k) {
     if (s.empty) return nothing;
     if (s.weights)
-        return {seconds_with(cost_kind::folded_weights, folded_weights_work(s, k), k),
+        return {spread_seconds(s)
+                    + seconds_with(cost_kind::folded_weights, folded_weights_work(s, k), k),
             gradient_bytes(s, 64 << 10),
             gradient_pieces(s, k, std::max(32.0, 8192 / whole(s.oc, k.lanes)), 1)};
     const double weights = s.groups * s.taps * s.ic * s.oc;
@@ -503,17 +517,18 @@ prediction predict_folded(const problem_sizes &s, const kernel_set &k) {
     if (is_amx(k))
         return {amx_folded(s, k), bytes,
             data_pieces(s, patch, 4, number(folded_groups(s.p, folded_taps(s.p))))};
-    return {seconds_with(cost_kind::folded_data, folded_data_work(s, k), k), bytes,
-        data_pieces(s, patch, 4, 1)};
+    return {spread_seconds(s) + seconds_with(cost_kind::folded_data, folded_data_work(s, k), k),
+        bytes, data_pieces(s, patch, 4, 1)};
 }
 
 prediction predict_narrow(const problem_sizes &s, const kernel_set &k) {
     if (s.empty) return nothing;
     if (s.weights)
-        return {seconds_with(cost_kind::narrow_weights, narrow_weights_work(s, k), k),
+        return {spread_seconds(s)
+                    + seconds_with(cost_kind::narrow_weights, narrow_weights_work(s, k), k),
             gradient_bytes(s, 256 << 10), gradient_pieces(s, k, narrow_tile(s), narrow_groups(s))};
     const work_counts w = narrow_data_work(s, k);
-    return {seconds_with(cost_kind::narrow_data, w, k),
+    return {spread_seconds(s) + seconds_with(cost_kind::narrow_data, w, k),
         data_bytes(s, w.weights, 1 << 20, 256 << 10),
         data_pieces(s, 256 << 10, 10, narrow_groups(s))};
 }

@@ -53,6 +53,9 @@ struct problem_sizes {
     double in_step;          // input positions between results that follow each other
     double patch_rows;       // rows of a map's input that are packed one by one
     double segments;         // that a row of input is packed in
+
+    /// Of src, in the rows that are read.
+    [[nodiscard]] double line_positions() const { return x[0].touched * x[1].touched * x[2].src; }
 };
 
 /// What a choice is made by.
@@ -107,12 +110,22 @@ const work_counts &work_rates(cost_kind kind, const kernel_set &kernels);
 /// Sum of all counts times their rates, in seconds.
 double seconds_of(const work_counts &counts, const work_counts &nanoseconds);
 
+/// Whether the dense problem of one that fits gathered planes is for pointwise_data (else for the
+/// tiled drivers), and how long that takes.
+struct gathered_choice {
+    bool pointwise;
+    prediction cost;
+};
+gathered_choice choose_gathered(
+    const conv::problem &dense, const kernel_set &kernels);  // gathered.cpp
+
 /// For problems that the drivers fit.
 prediction predict_tiled(const problem_sizes &s, const kernel_set &kernels);
 prediction predict_folded(const problem_sizes &s, const kernel_set &kernels);
 prediction predict_narrow(const problem_sizes &s, const kernel_set &kernels);
 prediction predict_merged(const problem_sizes &s, const kernel_set &kernels);
 prediction predict_pointwise(const problem_sizes &s, const kernel_set &kernels);
+prediction predict_gathered(const problem_sizes &s, const kernel_set &kernels);  // gathered.cpp
 prediction predict_depthwise(const problem_sizes &s, const kernel_set &kernels);
 prediction predict_planes(const problem_sizes &s, const kernel_set &kernels);
 prediction predict_long(const problem_sizes &s, const kernel_set &kernels);

@@ -29,6 +29,8 @@ public:
           bias_(p, *best_fma(kernels.set), sums_of(driver_), limits.workspace),
           bytes_(joint_bytes(p)),
           worth_joining_(p.what == conv::pass::backward_weights || bound_by_memory(p, kernels)) {
+        if constexpr (requires { driver_.dense(); })
+            worthwhile_ = std::min(worthwhile_, cut_threads(driver_.dense(), kernels));
         set_ = kernels.set;
         facts_.algorithm = name;
         facts_.uses = to_string(set_);

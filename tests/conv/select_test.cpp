@@ -213,8 +213,8 @@ std::string compare(const workbench &bench, fill how, const run_report &did) {
     return bench.compare_bounded(leniency_of(bench, did.algorithm));
 }
 
-/// 1×1 or 3×3 taps of as many channels as Winograd's tiles are accurate for: few random problems
-/// are such.
+/// 1×1 (with a stride or without) or 3×3 taps of as many channels as Winograd's tiles are accurate
+/// for: few random problems are such.
 problem ordinary_layer(rng &random) {
     problem p;
     p.what = random.pick({pass::forward, pass::backward_data, pass::backward_weights});
@@ -222,9 +222,9 @@ problem ordinary_layer(rng &random) {
     p.mb = 1;
     p.ic = random.between(16, 20);
     p.oc = random.between(16, 20);
-    const dim taps = random.pick({1, 3});
+    const dim taps = random.pick({1, 3}), stride = taps == 1 ? random.pick({1, 2}) : 1;
     for (std::size_t a = 1; a < 3; ++a)
-        p.x[a] = make_axis(random.between(3, 7), taps, 1, 1, taps / 2, taps / 2);
+        p.x[a] = make_axis(random.between(3, 7), taps, stride, 1, taps / 2, taps / 2);
     const data_layout layout = random.pick({data_layout::nxc, data_layout::ncx});
     set_layouts(p, layout, weights_layout::xio, layout);
     return p;
