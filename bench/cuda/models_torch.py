@@ -59,6 +59,7 @@ def main():
     torch.backends.cudnn.benchmark = True
     asked = dict(a.partition(":")[::2] for a in sys.argv[1:])
     wanted = [d for d in DEFAULT if not asked or d[0] in asked]
+    wanted.sort(key=lambda d: list(asked).index(d[0]) if asked else 0)
     print("model,batch,settings,layout,stock ms,accelerated ms,ratio,layers of ours", flush=True)
     for name, batch, all_settings in wanted:
         for layout in (torch.contiguous_format, torch.channels_last):

@@ -162,7 +162,7 @@ def accelerate(
     itself one convolution is not changed; the module that takes it over is returned.
 
     `policy="all"`: this library computes them all. `policy="faster"`: whoever is faster. The first
-    time that a layer sees tensors of some shape, type and layout it is computed by both, four times
+    time that a layer sees tensors of some shape, type and layout it is computed by both, several times
     each, and the choice is kept (not under `torch.compile` or in the capture of a CUDA graph, where
     this library computes on CPUs, and on CUDA devices depthwise layers). Which one it is decides the
     last bits of the results. A function: this library computes the layers for which it is true.

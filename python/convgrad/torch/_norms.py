@@ -22,12 +22,7 @@ class _BatchNorm:
 
     def forward(self: Any, input: Tensor) -> Tensor:
         by_batch = self.training or (self.running_mean is None and self.running_var is None)
-        if (
-            _normalize is None
-            or not by_batch
-            or not input.is_cpu
-            or torch.compiler.is_compiling()
-        ):
+        if _normalize is None or not by_batch or not input.is_cpu or torch.compiler.is_compiling():
             theirs: Tensor = super().forward(input)  # type: ignore[misc]
             return theirs
         self._check_input_dim(input)
