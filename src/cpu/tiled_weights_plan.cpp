@@ -113,7 +113,7 @@ void tiled_weights::choose_orientation() {
 /// Operands that need no packing: f32 with channels side by side, whole vectors of columns, and
 /// positions not so far apart that they compete for the same sets of L1.
 void tiled_weights::choose_paths() {
-    constexpr dim most_pitch = 2048;
+    constexpr dim most_pitch = 1024;
     for (side *s : {&rows_, &columns_}) {
         const dim pitch = s->strides.x[2] * (s->is_src ? walk_[2].in_step : 1);
         s->as_stored = kernels_.format == operand_format::fma && p_.type == data_type::f32
