@@ -37,6 +37,14 @@ void swap_axes(problem &p, std::size_t a, std::size_t b) {
     for_each_data(p, [&](data_strides &s) { std::swap(s.x[a], s.x[b]); });
 }
 
+problem batch_as_axis(problem p) {
+    if (p.mb <= 1 || !trivial(p.x[0])) return p;
+    p.x[0].src = p.x[0].dst = p.mb;
+    for_each_data(p, [&](data_strides &s) { s.x[0] = s.n; });
+    p.mb = 1;
+    return p;
+}
+
 problem simplify(problem p) {
     for (std::size_t a = 0; a < 3; ++a) {
         if (!trivial(p.x[a])) continue;

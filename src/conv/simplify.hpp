@@ -10,6 +10,10 @@ namespace convgrad::conv {
 /// element, so drivers see fewer special shapes: a 1×1 convolution on NXC data is one long row.
 problem simplify(problem p);
 
+/// The batch in place of a trivial first axis, where there is one: tiles may then hold several
+/// images.
+problem batch_as_axis(problem p);
+
 /// Names axes a and b the other way round.
 void swap_axes(problem &p, std::size_t a, std::size_t b);
 

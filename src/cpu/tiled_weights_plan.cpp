@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "conv/simplify.hpp"
 #include "cpu/tiled.hpp"
 #include "cpu/tiled_weights.hpp"
 #include "cpu/workspace_limit.hpp"
@@ -14,6 +15,7 @@ namespace {
 // A cut for many threads may take this much of one thread's time more than the coarsest.
 constexpr double dearest = 1.06;
 constexpr dim tile_target = 384 << 10;  // both packed operands of a tile
+constexpr dim least_sum = 192;          // positions of a tile of whole maps
 constexpr dim partials_most = 6 << 20;  // all parts together, unless one alone is larger
 constexpr dim block_channels = 512;     // at most
 
@@ -36,9 +38,9 @@ double best_panel(const kernel_set &k, dim rows, dim columns, int &vectors) {
 
 tiled_weights::tiled_weights(const conv::problem &p, const kernel_set &kernels,
     const kernel_set *exact, int threads, std::size_t workspace_limit)
-    : p_(p), kernels_(kernels) {
-    for (std::size_t a = 0; a < 3; ++a) walk_[a] = walk_forward(p.x[a]);
-    taps_ = gradient_taps(p, walk_);
+    : p_(conv::batch_as_axis(p)), kernels_(kernels) {
+    for (std::size_t a = 0; a < 3; ++a) walk_[a] = walk_forward(p_.x[a]);
+    taps_ = gradient_taps(p_, walk_);
     const bool empty = p.mb == 0 || p.groups == 0 || p.ic == 0 || p.oc == 0 || taps_.kept.empty();
     if (empty) return;  // write_zeros does what there is to do
     choose_orientation();
@@ -140,6 +142,13 @@ void tiled_weights::choose_tile(dim bytes) {
     const dim each = kernels_.format == operand_format::fma ? 4 : 2 * kernels_.parts;
     cpu::choose_tile(
         walk_, std::max<dim>(8, bytes / (each * (rows_.block + columns_.block))), tile_);
+    // Maps of few positions: with several of them sums are fetched less often, which is worth more
+    // than operands that stay in the cache.
+    const dim map = walk_[1].longest * walk_[2].longest;
+    if (bytes >= tile_target && 2 * map <= least_sum && tile_[1] * tile_[2] == map) {
+        const dim maps = walk_[0].longest;
+        tile_[0] = std::max(tile_[0], div_up(maps, std::max<dim>(1, maps * map / least_sum)));
+    }
     for (int a = 0; a < 3; ++a) tiles_[a] = div_up(walk_[a].longest, tile_[a]);
     tiles_all_ = p_.mb * tiles_[0] * tiles_[1] * tiles_[2];
 }

@@ -1,5 +1,7 @@
 // Empty batches and channels, one pixel, strides beyond the kernel, and shapes at the border of
 // what is legal, on every instruction set.
+#include <limits>
+
 #include <gtest/gtest.h>
 
 #include "support/workbench.hpp"
@@ -205,6 +207,49 @@ TEST(edges, strides_of_unit_axes_mean_nothing) {
         p.weights.o = p.weights.i = p.weights.k[0] = p.weights.k[1] = odd;
         expect_exact(bench, p);
     });
+}
+
+// Weights gradients of small maps: tiles hold several images, the last of them fewer.
+TEST(edges, several_images_in_a_tile) {
+    workbench bench;
+    std::uint64_t seed = 0;
+    for (const data_type type : {data_type::f32, data_type::bf16, data_type::f16})
+        for (const data_layout layout : {data_layout::nxc, data_layout::ncx})
+            for (const dim mb : {2, 9, 40})
+                for (const dim taps : {1, 3}) {
+                    problem p = sized(pass::backward_weights, type, mb, 2, 17, 5);
+                    p.x[1] = make_axis(5, taps, 2, 1, taps / 2, taps / 2);
+                    p.x[2] = make_axis(7, taps, 1, 1, taps / 2, taps / 2);
+                    set_layouts(p, layout, weights_layout::xio, layout);
+                    const auto check = [&](fill how) {
+                        bench.load(p, how, ++seed);
+                        if (how == fill::reals)  // beside padding, in the last image
+                            bench.write(role::dst, (mb - 1) * p.dst.n,
+                                std::numeric_limits<double>::infinity());
+                        bench.run_reference();
+                        for (const isa set : usable_isas())
+                            for (const std::string_view name :
+                                {"tiled.fma", "tiled.dot2", "tiled.amx"}) {
+                                const bool amx = name == "tiled.amx", dot = name == "tiled.dot2";
+                                if (amx != (set == isa::amx_bf16)) continue;
+                                if (dot && (type != data_type::bf16 || set != isa::avx512_bf16))
+                                    continue;
+                                if (amx && mb > 9) continue;  // emulation is slow
+                                for (const int threads : {1, 3}) {
+                                    const run_report ran = bench.run(
+                                        {.max_isa = set, .threads = threads, .algorithm = name});
+                                    ASSERT_EQ(ran.algorithm, name);
+                                    ASSERT_EQ(how == fill::integers ? bench.compare_exact()
+                                                                    : bench.compare_bounded(),
+                                        "")
+                                        << name << ' ' << to_string(set) << ' ' << to_text(p);
+                                }
+                            }
+                    };
+                    check(fill::integers);
+                    check(fill::reals);
+                    if (testing::Test::HasFatalFailure()) return;
+                }
 }
 
 }  // namespace
