@@ -26,9 +26,11 @@ namespace convgrad::engines {
 
 /// How exact an algorithm is; a math mode allows the class of its name and those before it.
 enum class accuracy : std::uint8_t {
-    strict,    ///< every element within the bound of a direct f32 sum
-    accurate,  ///< rms error at most that of a plain f32 chain on data of one scale
-    fast,      ///< within a factor that the algorithm states
+    strict,  ///< every element within the bound of a direct f32 sum
+    /// Rms error at most that of a plain f32 chain on data of one scale; three TF32 products of a
+    /// GPU: a few times that of short chains, less than that of long ones (docs/accuracy.md).
+    accurate,
+    fast,  ///< within a factor that the algorithm states
 };
 
 /// The math mode that asks for a class, and has its name.
