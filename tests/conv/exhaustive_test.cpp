@@ -43,24 +43,10 @@ bool check(workbench &bench, const problem &p, std::span<const isa> sets, std::u
 
 void check_one_dimension(pass what, data_type type) {
     workbench bench;
-    std::uint64_t number = 0;
     int failures = 0;
-    for (const conv::axis &a : all_axes())
-        for (int groups = 0; groups < 3; ++groups)
-            for (const data_layout format : exhaustive_formats)
-                for (const weights_layout weights_format : exhaustive_weights_formats) {
-                    rng random(++number);
-                    problem p;
-                    p.what = what;
-                    p.type = p.out_type = type;
-                    p.mb = random.between(1, 2);
-                    set_channels(p, groups, random.next());
-                    p.x[2] = a;
-                    set_random_extras(random, p);
-                    set_layouts(p, format, weights_format, format);
-                    if (!check(bench, p, affordable_isas(number), number) && ++failures == 5)
-                        return;
-                }
+    for_each_one_dimension(what, type, [&](const problem &p, std::uint64_t number) {
+        return check(bench, p, affordable_isas(number), number) || ++failures < 5;
+    });
 }
 
 void check_two_dimensions(pass what) {

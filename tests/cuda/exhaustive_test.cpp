@@ -49,23 +49,9 @@ private:
 void check_one_dimension(pass what, data_type type) {
     CONVGRAD_NEEDS_GPU();
     checker gpu;
-    std::uint64_t number = 0;
-    for (const conv::axis &a : all_axes())
-        for (int groups = 0; groups < 3; ++groups)
-            for (const data_layout format : exhaustive_formats)
-                for (const weights_layout weights_format : exhaustive_weights_formats) {
-                    rng random(++number);
-                    if (number % sample_step() != 0) continue;
-                    problem p;
-                    p.what = what;
-                    p.type = p.out_type = type;
-                    p.mb = random.between(1, 2);
-                    set_channels(p, groups, random.next());
-                    p.x[2] = a;
-                    set_random_extras(random, p);
-                    set_layouts(p, format, weights_format, format);
-                    if (!gpu.check(p, number)) return;
-                }
+    for_each_one_dimension(what, type, [&](const problem &p, std::uint64_t number) {
+        return number % sample_step() != 0 || gpu.check(p, number);
+    });
 }
 
 TEST(cuda_exhaustive, one_dimension_forward) {

@@ -60,4 +60,25 @@ inline conv::problem problem_with(
     return p;
 }
 
+/// Calls check(problem, number) for every one-dimensional problem, until it returns false.
+template <typename Check>
+void for_each_one_dimension(conv::pass what, data_type type, Check &&check) {
+    std::uint64_t number = 0;
+    for (const conv::axis &a : all_axes())
+        for (int groups = 0; groups < 3; ++groups)
+            for (const data_layout format : exhaustive_formats)
+                for (const weights_layout weights_format : exhaustive_weights_formats) {
+                    rng random(++number);
+                    conv::problem p;
+                    p.what = what;
+                    p.type = p.out_type = type;
+                    p.mb = random.between(1, 2);
+                    set_channels(p, groups, random.next());
+                    p.x[2] = a;
+                    set_random_extras(random, p);
+                    set_layouts(p, format, weights_format, format);
+                    if (!check(p, number)) return;
+                }
+}
+
 }  // namespace convgrad::test
