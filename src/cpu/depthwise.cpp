@@ -254,7 +254,7 @@ void depthwise_data::run_phase(
         };
         args.out = static_cast<char *>(roles_.output(data)) + at(roles_.out);
         args.add = p_.add ? static_cast<const char *>(data.add) + at(p_.add_strides) : nullptr;
-        args.stream = streams_ && !p_.accumulate && on_lines(args.out, args.out_row, size * pair_)
+        args.stream = streams_ && on_lines(args.out, args.out_row, size * pair_)
                       && args.out_position % line_bytes == 0;
         kernels_.depthwise(args);
     }

@@ -327,8 +327,8 @@ void plane_data::store(
             args.in = s.c + f.c + plane * l.pitch;
             args.out = static_cast<char *>(roles_.output(data)) + at(roles_.out);
             args.add = p_.add ? static_cast<const char *>(data.add) + at(p_.add_strides) : nullptr;
-            args.stream = streams_ && !p_.accumulate && on_lines(args.out, args.out_row, 0)
-                          && args.out_depth % line_bytes == 0;
+            args.stream =
+                streams_ && on_lines(args.out, args.out_row, 0) && args.out_depth % line_bytes == 0;
             if (whole && step <= 2)
                 kernels_.narrow_rows(args);
             else

@@ -351,8 +351,8 @@ void folded_data::multiply_row(
                          + out_position(roles_.out, f, t, panel * panel_width(), at);
             args.ldc = to_output ? roles_.out.x[2] * walk_[2].out_step : panel_width();
             args.accumulate = to_output && p_.accumulate;
-            args.stream = streams_ && to_output && !p_.accumulate
-                          && on_lines(args.c, 4 * args.ldc, 4 * panel_width());
+            args.stream =
+                streams_ && to_output && on_lines(args.c, 4 * args.ldc, 4 * panel_width());
             multiply_run(kernels_, args, width, static_cast<int>(panel_vectors(panel, columns)));
         }
         store(s, t, f, at, width, false);

@@ -192,7 +192,7 @@ void pointwise_data::run_task(scratch &s, const task &t) const {
 
 /// Whether positions [x, x + count) go past the caches.
 bool pointwise_data::streams(const task &t, dim x, dim count) const {
-    return streams_ && !p_.accumulate && on_lines(t.out + x, 4 * roles_.out.c, 4 * count);
+    return streams_ && on_lines(t.out + x, 4 * roles_.out.c, 4 * count);
 }
 
 /// Fetches what the step from position x on will need.

@@ -37,8 +37,9 @@ inline bool exceeds_caches(double read, double written) {
     return read + written > most && 2 * written > most;
 }
 
-/// The same for a data pass.
+/// The same for a data pass; what is accumulated was read, and is there.
 inline bool exceeds_caches(const conv::problem &p) {
+    if (p.accumulate) return false;
     double src = static_cast<double>(p.ic), dst = static_cast<double>(p.oc);
     for (const conv::axis &a : p.x) {
         src *= static_cast<double>(a.src);
@@ -53,7 +54,6 @@ inline bool exceeds_caches(const conv::problem &p) {
 /// Whether what kernels_.store() writes are whole lines, but for ends of long rows.
 inline bool stores_lines(const store_args &a) {
     const dim size = static_cast<dim>(size_of(a.type));
-    if (a.accumulate) return false;
     if (a.cs == 1) return on_lines(a.out, size * a.xs, size * a.channels);
     return a.xs == 1 && on_lines(a.out, size * a.cs, 0) && size * a.count >= 4 * line_bytes;
 }

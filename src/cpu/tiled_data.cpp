@@ -381,8 +381,7 @@ void tiled_data::multiply(const scratch &s, const task &t, dim chunk) const {
                 args.c = to_output ? static_cast<float *>(place)
                                    : c + (d * plane_pitch_ + h * row_pitch_) * panel_width();
                 args.out = leaves && !to_output ? static_cast<std::uint16_t *>(place) : nullptr;
-                args.stream = streams_ && leaves && args.last == 0 && !args.accumulate
-                              && chunks_ == 1
+                args.stream = streams_ && leaves && args.last == 0 && chunks_ == 1
                               && on_lines(place, size * args.ld_out, size * panel_width());
                 args.a = in
                          + (direct ? size

@@ -380,10 +380,9 @@ void tiled_search::choose_blocks() {
     keep_weights_ = one_panel <= weights_most;
     // Vectors go through a tile with one panel of one chunk: weights of a wide block may come from
     // further away, once for a tile, where that saves packing its patch for several blocks.
-    const dim held = kernels_.tiles() || !keep_weights_ || chunks_ == 1
-                         ? one_panel
-                         : panel_bytes(units(k_chunk_));
-    if (keep_weights_) most_panels = std::clamp<dim>(weights_most / one_panel, 1, most_panels);
+    const bool wide = !kernels_.tiles() && keep_weights_ && chunks_ > 1;
+    const dim held = wide ? panel_bytes(units(k_chunk_)) : one_panel;
+    if (wide) most_panels = std::clamp<dim>(weights_most / one_panel, 1, most_panels);
     panels_per_block_ = std::clamp<dim>(
         target_.weights / std::max<dim>(held, 1), 1, chunks_ == 1 ? panels_ : most_panels);
     panels_per_block_ = div_up(panels_, div_up(panels_, panels_per_block_));
