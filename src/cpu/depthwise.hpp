@@ -102,9 +102,13 @@ private:
     [[nodiscard]] unit make_unit(dim index) const;
     void run_units(const conv::buffers &data, float *sums, dim part, dim group, dim first_unit,
         dim last_unit) const;
-    void run_unit(const conv::buffers &data, float *sums, const unit &u, dim block) const;
+    [[nodiscard]] depthwise_gradient_args make_args() const;
+    void run_unit(
+        const conv::buffers &data, depthwise_gradient_args &args, const unit &u, dim block) const;
     void expect_unit(const conv::buffers &data, const unit &u, dim block, dim last_block) const;
+    [[nodiscard]] const float *in_order(const float *pair, float (&values)[max_pair]) const;
     void write_block(const conv::buffers &data, float *sums, dim block) const;
+    double choose_groups();
     [[nodiscard]] dim part_floats() const { return blocks_ * block_floats_; }
     [[nodiscard]] dim channels_of(dim block) const;
     [[nodiscard]] dim first_block(dim group) const { return blocks_ * group / block_groups_; }

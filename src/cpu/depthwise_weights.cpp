@@ -45,16 +45,31 @@ depthwise_weights::depthwise_weights(
     units_ = p_.mb * p_.x[0].dst * row_tiles_;
     ahead_ = worth_fetching_ahead(p_);
     const dim positions = p_.mb * p_.x[0].dst * p_.x[1].dst * p_.x[2].dst;
-    task_blocks_ = std::clamp<dim>(sums_bytes / (4 * block_floats_), 1, blocks_);
-    block_groups_ = div_up(blocks_, task_blocks_);
-    task_blocks_ = div_up(blocks_, block_groups_);
-    const double skew =
-        static_cast<double>(block_groups_ * task_blocks_) / static_cast<double>(blocks_);
+    const double skew = choose_groups();
     parts_ = fair_parts(units_, block_groups_, skew,
         std::min(positions / part_positions, partials_most / (4 * part_floats())),
         cut_threads(p_, kernels_));
     while (parts_ > 1 && workspace() > workspace_limit) --parts_;
     check_workspace("depthwise convolution", workspace(), workspace_limit);
+}
+
+/// Groups of blocks whose sums fit into L1, cut further where that keeps threads busy without
+/// partial sums. Returns the largest in terms of the mean.
+double depthwise_weights::choose_groups() {
+    const dim fewest =
+        div_up(blocks_, std::clamp<dim>(sums_bytes / (4 * block_floats_), 1, blocks_));
+    const auto skew = [this](dim groups) {
+        return static_cast<double>(groups * div_up(blocks_, groups)) / static_cast<double>(blocks_);
+    };
+    block_groups_ = fewest;
+    const int threads = cut_threads(p_, kernels_);
+    for (dim groups = fewest; groups <= blocks_; ++groups)
+        if (fair_share(groups, skew(groups), threads) >= fair_enough) {
+            block_groups_ = groups;
+            break;
+        }
+    task_blocks_ = div_up(blocks_, block_groups_);
+    return skew(block_groups_);
 }
 
 std::size_t depthwise_weights::workspace() const {
@@ -120,25 +135,30 @@ void depthwise_weights::run_units(const conv::buffers &data, float *sums, dim pa
     float *mine = sums + part * part_floats();
     if (first_unit == units_ * part / parts_)
         std::fill(mine + first * block_floats_, mine + last * block_floats_, 0.0F);
-    for (dim i = first_unit; i < last_unit; ++i)
-        for (dim block = first; block < last; ++block)
-            run_unit(data, mine + block * block_floats_, make_unit(i), block);
+    depthwise_gradient_args args = make_args();
+    for (dim i = first_unit; i < last_unit; ++i) {
+        const unit u = make_unit(i);
+        if (i == first_unit || p_.x[0].dst > 1) {
+            dim first_line, last_line;
+            lines_.at_outer(walk_[0], u.depth, first_line, last_line);
+            args.lines = lines_.lines.data() + first_line;
+            args.line_count = last_line - first_line;
+        }
+        args.rows = u.rows;
+        args.first_row = u.row;
+        for (dim block = first; block < last; ++block) {
+            args.sums = mine + block * block_floats_;
+            run_unit(data, args, u, block);
+        }
+    }
 }
 
-void depthwise_weights::run_unit(
-    const conv::buffers &data, float *sums, const unit &u, dim block) const {
+/// What all units have in common.
+depthwise_gradient_args depthwise_weights::make_args() const {
     const dim size = static_cast<dim>(size_of(p_.type));
     depthwise_gradient_args args{};
     args.type = p_.type;
-    dim first_line, last_line;
-    lines_.at_outer(walk_[0], u.depth, first_line, last_line);
-    args.lines = lines_.lines.data() + first_line;
-    args.line_count = last_line - first_line;
     args.chain_count = width_.chains;
-    args.sums = sums;
-    args.elements = channels_of(block);
-    args.rows = u.rows;
-    args.first_row = u.row;
     args.in_row = size * walk_[1].in_step * p_.src.x[1];
     args.dst_row = size * p_.dst.x[1];
     args.slot = size * width_.slot * p_.src.x[2];
@@ -146,6 +166,13 @@ void depthwise_weights::run_unit(
     args.fresh_row = size * p_.src.x[1];
     args.fresh_rows = ahead_ ? walk_[1].in_step : 0;
     args.dst_position = size * width_.spread * p_.dst.x[2];
+    return args;
+}
+
+void depthwise_weights::run_unit(
+    const conv::buffers &data, depthwise_gradient_args &args, const unit &u, dim block) const {
+    const dim size = static_cast<dim>(size_of(p_.type));
+    args.elements = channels_of(block);
     args.in = static_cast<const char *>(data.src)
               + size * (u.n * p_.src.n + block * pair_ + u.depth * walk_[0].in_step * p_.src.x[0])
               + u.row * args.in_row;
@@ -160,6 +187,16 @@ void depthwise_weights::run_unit(
     }
 }
 
+/// A pair's elements in memory order, in `values` if they are not.
+const float *depthwise_weights::in_order(const float *pair, float (&values)[max_pair]) const {
+    if (p_.type != data_type::bf16) return pair;
+    for (dim i = 0; i < kernels_.lanes; ++i) {
+        values[2 * i] = pair[i];
+        values[2 * i + 1] = pair[kernels_.lanes + i];
+    }
+    return values;
+}
+
 void depthwise_weights::write_block(const conv::buffers &data, float *sums, dim block) const {
     float *sum = sums + block * block_floats_;
     for (dim part = 1; part < parts_; ++part) {
@@ -170,10 +207,8 @@ void depthwise_weights::write_block(const conv::buffers &data, float *sums, dim 
     const dim channels = channels_of(block);
     float values[max_pair];
     for (std::size_t tap = 0; tap < order_.size(); ++tap, sum += pair_) {
-        for (dim i = 0; i < channels; ++i)
-            values[i] = sum[depthwise_slot(p_.type, kernels_.lanes, i)];
         store_args args{};
-        args.c = values;
+        args.c = in_order(sum, values);
         args.c_cs = 1;
         args.channels = channels;
         args.count = 1;

@@ -97,6 +97,16 @@ TEST(depthwise, tails_of_channels_and_columns) {
         }
 }
 
+// Enough blocks of channels for several tasks without partial sums.
+TEST(depthwise, many_channels_of_small_maps) {
+    workbench bench;
+    for_each_case(9, 970, 1, [&](problem p, const kind &k, std::uint64_t seed) {
+        p.x[1] = make_axis(7, 3, 1, 1, 1, 1);
+        p.x[2] = make_axis(7, 3, 1, 1, 1, 1);
+        expect_exact(bench, p, k, seed);
+    });
+}
+
 TEST(depthwise, kernels_strides_and_dilation) {
     workbench bench;
     const struct {

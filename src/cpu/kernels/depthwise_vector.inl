@@ -233,6 +233,20 @@ struct gradient_block {
         }
     }
 
+    /// A slot of line r, for the positions and taps that meet there.
+    template <int X>
+    [[gnu::always_inline]] void add_slot(const char *in, int j, int r, const V::vec (&d)[X][2]) {
+        V::vec a, b;
+        load_pair<E, Whole>(in + j * p.slot, p.elements, a, b);
+#pragma GCC unroll 4
+        for (int k = 0; k < N; ++k) {
+            const int i = j - k;
+            if (i < 0 || i >= X) continue;
+            acc[r][k][0] = V::madd(acc[r][k][0], a, d[i][0]);
+            acc[r][k][1] = V::madd(acc[r][k][1], b, d[i][1]);
+        }
+    }
+
     template <int X>
     [[gnu::always_inline]] void add_positions(dim row, dim position, const unsigned reached) {
         const char *from = p.dst + row * p.dst_row + position * p.dst_position;
@@ -242,40 +256,50 @@ struct gradient_block {
             load_pair<E, Whole>(from + i * p.dst_position, p.elements, d[i][0], d[i][1]);
         if (first && p.fresh_rows > 0) expect_next<X>(row, position);
         const unsigned inside = slots_inside(chain, p.first_position + position, X + N - 1);
-#pragma GCC unroll 3
-        for (int r = 0; r < R; ++r) {
-            if ((reached >> r & 1U) == 0) continue;
-            const char *in = p.in + row * p.in_row + position * p.slot + lines[r].in + chain.in;
+        const char *in = p.in + row * p.in_row + position * p.slot + chain.in;
+        if (reached == (1U << R) - 1) {  // as a rule: all lines of a slot side by side
 #pragma GCC unroll 11
             for (int j = 0; j < X + N - 1; ++j) {
                 if ((inside >> j & 1U) == 0) continue;
-                V::vec a, b;
-                load_pair<E, Whole>(in + j * p.slot, p.elements, a, b);
-#pragma GCC unroll 4
-                for (int k = 0; k < N; ++k) {
-                    const int i = j - k;
-                    if (i < 0 || i >= X) continue;
-                    acc[r][k][0] = V::madd(acc[r][k][0], a, d[i][0]);
-                    acc[r][k][1] = V::madd(acc[r][k][1], b, d[i][1]);
-                }
+#pragma GCC unroll 3
+                for (int r = 0; r < R; ++r) add_slot(in + lines[r].in, j, r, d);
             }
+            return;
+        }
+#pragma GCC unroll 3
+        for (int r = 0; r < R; ++r) {
+            if ((reached >> r & 1U) == 0) continue;
+#pragma GCC unroll 11
+            for (int j = 0; j < X + N - 1; ++j)
+                if ((inside >> j & 1U) != 0) add_slot(in + lines[r].in, j, r, d);
+        }
+    }
+
+    /// A row in runs of nearly equal length, the longer ones first.
+    template <int Longest = pair::gradient_positions>
+    [[gnu::always_inline]] void add_row(dim row, dim runs, const unsigned reached) {
+        if constexpr (Longest > 1) {
+            const dim longer = p.positions - runs * (Longest - 1);
+            if (longer <= 0) return add_row<Longest - 1>(row, runs, reached);
+            dim x = 0;
+            for (; x < longer * Longest; x += Longest) add_positions<Longest>(row, x, reached);
+            for (; x < p.positions; x += Longest - 1) add_positions<Longest - 1>(row, x, reached);
+        } else {
+            for (dim x = 0; x < p.positions; ++x) add_positions<1>(row, x, reached);
         }
     }
 
     [[gnu::always_inline]] void run() {
         load_sums();
+        constexpr int most = pair::gradient_positions;
+        const dim runs = (p.positions + most - 1) / most;
         for (dim row = 0; row < p.rows; ++row) {
             const dim y = p.first_row + row;
             unsigned reached = 0;
             for (int r = 0; r < R; ++r)
                 reached |= (y >= lines[r].lo && y < lines[r].hi ? 1U : 0U) << r;
             if (reached == 0) continue;
-            constexpr int most = pair::gradient_positions;
-            dim x = 0;
-            for (; x + most <= p.positions; x += most) add_positions<most>(row, x, reached);
-            if constexpr (most > 2)
-                for (; x + 2 <= p.positions; x += 2) add_positions<2>(row, x, reached);
-            for (; x < p.positions; ++x) add_positions<1>(row, x, reached);
+            add_row(row, runs, reached);
         }
         store_sums();
     }
