@@ -16,13 +16,10 @@ using conv::problem;
 using engines::accuracy;
 using engines::plan_limits;
 
-/// In which passes f32 in `fast` is one TF32 product, not three.
-enum class one_product : std::uint8_t { never, of_weights, always };
-
 struct algorithm {
     std::string_view name;
-    accuracy kept;  // but in `fast`
-    one_product fast;
+    accuracy kept;     // but in `fast`
+    bool one_product;  // of f32 in `fast`, not three
     /// Whether an architecture has what it is made of.
     bool (*runs_on)(const architecture &on);
     /// Why it cannot compute a problem; empty if it can. Never a matter of speed.
@@ -57,26 +54,24 @@ std::unique_ptr<const engines::plan> build(
 /// The fewest predicted seconds win. The first row fits bias gradients and nothing else, the last
 /// one every convolution.
 constexpr algorithm algorithms[] = {
-    {"cuda.sums", accuracy::strict, one_product::never, &any, &refuse_sums, &predict_sums,
-        &make_sums_plan},
-    {"cuda.staged", accuracy::strict, one_product::never, &any, &refuse_staged, &predict_staged,
+    {"cuda.sums", accuracy::strict, false, &any, &refuse_sums, &predict_sums, &make_sums_plan},
+    {"cuda.staged", accuracy::strict, false, &any, &refuse_staged, &predict_staged,
         &make_staged_plan},
-    {"cuda.depthwise", accuracy::strict, one_product::never, &any, &refuse_depthwise,
-        &predict_depthwise, &make_depthwise_plan},
-    {"cuda.halo", accuracy::accurate, one_product::never, &has_warpgroups, &refuse_halo,
-        &predict_halo, &make_halo_plan},
-    {"cuda.bulk", accuracy::accurate, one_product::never, &has_warpgroups, &refuse_bulk,
-        &predict_bulk, &make_bulk_plan},
-    {"cuda.wgmma", accuracy::accurate, one_product::always, &has_warpgroups, &refuse_wgmma,
-        &predict_wgmma, &make_wgmma_plan},
-    {"cuda.dense", accuracy::accurate, one_product::of_weights, &any, &refuse_dense, &predict_dense,
-        &make_dense_plan},
-    {"cuda.narrow", accuracy::strict, one_product::never, &any, &refuse_long,
-        &predict<tile_kind::narrow>, &build<tile_kind::narrow>},
-    {"cuda.general", accuracy::strict, one_product::never, &any, &refuse_long,
-        &predict<tile_kind::general>, &build<tile_kind::general>},
-    {"cuda.wide", accuracy::strict, one_product::never, &any, &refuse_nothing,
-        &predict<tile_kind::long_index>, &build<tile_kind::long_index>},
+    {"cuda.depthwise", accuracy::strict, false, &any, &refuse_depthwise, &predict_depthwise,
+        &make_depthwise_plan},
+    {"cuda.halo", accuracy::accurate, false, &has_warpgroups, &refuse_halo, &predict_halo,
+        &make_halo_plan},
+    {"cuda.bulk", accuracy::accurate, false, &has_warpgroups, &refuse_bulk, &predict_bulk,
+        &make_bulk_plan},
+    {"cuda.wgmma", accuracy::accurate, true, &has_warpgroups, &refuse_wgmma, &predict_wgmma,
+        &make_wgmma_plan},
+    {"cuda.dense", accuracy::accurate, true, &any, &refuse_dense, &predict_dense, &make_dense_plan},
+    {"cuda.narrow", accuracy::strict, false, &any, &refuse_long, &predict<tile_kind::narrow>,
+        &build<tile_kind::narrow>},
+    {"cuda.general", accuracy::strict, false, &any, &refuse_long, &predict<tile_kind::general>,
+        &build<tile_kind::general>},
+    {"cuda.wide", accuracy::strict, false, &any, &refuse_nothing, &predict<tile_kind::long_index>,
+        &build<tile_kind::long_index>},
 };
 
 accuracy asked_for(math_mode math) {
@@ -87,10 +82,7 @@ accuracy asked_for(math_mode math) {
 
 /// How exact a row is for a problem.
 accuracy kept_by(const algorithm &a, const problem &p) {
-    const bool less =
-        a.fast == one_product::always
-        || (a.fast == one_product::of_weights && p.what == conv::pass::backward_weights);
-    return less && p.type == data_type::f32 && p.math == math_mode::fast ? accuracy::fast : a.kept;
+    return a.one_product && is_fast(p) ? accuracy::fast : a.kept;
 }
 
 /// Why a row is out of the question; empty if it is not.

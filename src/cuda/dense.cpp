@@ -80,7 +80,8 @@ public:
             weights_.positions *= weights_.lengths[d];
         }
         ready_ = is_packed(in_);
-        set_facts(name, on, made, engines::accuracy::accurate);
+        set_facts(
+            name, on, made, is_fast(p) ? engines::accuracy::fast : engines::accuracy::accurate);
     }
     [[nodiscard]] std::string describe() const override {
         return "tile " + std::to_string(dense_rows) + "x" + std::to_string(dense_columns) + ", "
@@ -121,8 +122,9 @@ private:
             pack(in, on);
             args.packed_in = in.to;
         }
-        on.launch(of_type(kernel::dense_data_f32, problem_.type), args.data.tiles, dense_threads,
-            &args, dense_shared);
+        on.launch(is_fast(problem_) ? kernel::dense_data_tf32
+                                    : of_type(kernel::dense_data_f32, problem_.type),
+            args.data.tiles, dense_threads, &args, dense_shared);
     }
 
     problem problem_;
@@ -158,10 +160,11 @@ prediction predict_dense(
     const double depth = taps / phases * static_cast<double>(cover(in_channels(p), deep) * deep);
     const double macs =
         std::max(264.0, static_cast<double>(a.tiles)) * dense_rows * dense_columns * depth;
-    // Shares of the tensor rate: f32 takes three products at half of it. On an H200, where `mma`
-    // reaches less of it, as measured.
-    const double share =
-        p.type == data_type::f32 ? (on.warpgroups ? 0.047 : 0.07) : (on.warpgroups ? 0.12 : 0.3);
+    // Shares of the tensor rate: f32 takes three products at half of it, in `fast` one. On an H200,
+    // where `mma` reaches less of it, as measured but for `fast`.
+    const double share = p.type != data_type::f32 ? (on.warpgroups ? 0.12 : 0.3)
+                         : is_fast(p)             ? (on.warpgroups ? 0.06 : 0.15)
+                                                  : (on.warpgroups ? 0.047 : 0.07);
     const double rate = on.tensor * share;
     const double packing = static_cast<double>(made.workspace) * 3 / on.memory;
     made.seconds = 8e-6 + packing + std::max(least_bytes(p) / on.memory, macs / rate);

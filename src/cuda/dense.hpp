@@ -1,5 +1,4 @@
-// Products on tensor cores: 16-bit types, and f32 by three TF32 products (weights gradients in
-// `fast`: one).
+// Products on tensor cores: 16-bit types, and f32 by three TF32 products, in `fast` by one.
 #pragma once
 
 #include "cuda/general.hpp"

@@ -11,10 +11,6 @@ namespace {
 
 using conv::problem;
 
-bool is_fast(const problem &p) {
-    return p.type == data_type::f32 && p.math == math_mode::fast;
-}
-
 /// What is computed: the problem of merged groups, in tiles of output channels by taps and input
 /// channels.
 struct shape {
@@ -216,7 +212,7 @@ prediction predict_weights(
     // ones do; f32 takes three products at half of it.
     const double older = on.warpgroups ? 1 : 2;
     const bool wide_tiles = s.rows > 64;
-    double share = p.type != data_type::f32 ? 0.085 * older : 0.052 * older;
+    double share = (p.type != data_type::f32 ? 0.085 : is_fast(p) ? 0.083 : 0.052) * older;
     if (warpgroups)
         share = p.type != data_type::f32 ? 0.2
                 : is_fast(p)             ? (wide_tiles ? 0.115 : 0.077)

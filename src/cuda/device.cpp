@@ -65,8 +65,9 @@ void load_kernels(device &d) {
             name_of(which));
     };
     // More shared memory than kernels get unasked.
-    for (const data_type type : {data_type::f32, data_type::bf16, data_type::f16})
-        allow(of_type(kernel::dense_data_f32, type), dense_shared);
+    for (auto i = static_cast<std::size_t>(kernel::dense_data_f32);
+         i <= static_cast<std::size_t>(kernel::dense_data_tf32); ++i)
+        allow(static_cast<kernel>(i), dense_shared);
     for (auto i = static_cast<std::size_t>(kernel::dense_weights_f32);
          i <= static_cast<std::size_t>(kernel::dense_weights_tf32); ++i)
         allow(static_cast<kernel>(i), dense_weights_shared);

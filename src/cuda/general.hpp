@@ -32,6 +32,10 @@ double least_bytes(const conv::problem &p);
 inline bool is_backward(const conv::problem &p) {
     return p.what == conv::pass::backward_data;
 }
+/// One TF32 product for each product of f32.
+inline bool is_fast(const conv::problem &p) {
+    return p.type == data_type::f32 && p.math == math_mode::fast;
+}
 /// Whether there is nothing to compute with.
 bool has_empty_tensor(const conv::problem &p);
 

@@ -12,10 +12,6 @@ namespace {
 using conv::pass;
 using conv::problem;
 
-/// One TF32 product for each product of f32.
-bool is_fast(const problem &p) {
-    return p.type == data_type::f32 && p.math == math_mode::fast;
-}
 bool is_split(const problem &p) {
     return p.type == data_type::f32 && !is_fast(p);
 }

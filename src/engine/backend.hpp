@@ -28,7 +28,7 @@ namespace convgrad::engines {
 enum class accuracy : std::uint8_t {
     strict,  ///< every element within the bound of a direct f32 sum
     /// Rms error at most that of a plain f32 chain on data of one scale; three TF32 products of a
-    /// GPU: a few times that of short chains, less than that of long ones (docs/accuracy.md).
+    /// GPU: of chains of 32 and more terms (docs/accuracy.md).
     accurate,
     fast,  ///< within a factor that the algorithm states
 };

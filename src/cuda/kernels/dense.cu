@@ -2,8 +2,8 @@
 //
 // Rows of 128 bytes (64 or 32 channels of one tap) go through a ring of stages in shared memory,
 // swizzled, by asynchronous copies that write zeros where padding is. f32 is split into two TF32
-// parts, three products, and each chunk's sum is added to the total by a rounded addition: sums
-// inside the tensor unit are cut off, not rounded.
+// parts, three products (in `fast`: rounded, one), and the sum of 16 terms is added to the total by
+// a rounded addition: sums inside the tensor unit are cut off, not rounded.
 #include "implicit.cuh"
 #include "tensor.cuh"
 
@@ -21,9 +21,109 @@ struct dense_tile {
     axis_phase<int> phase[3];
 };
 
+/// The fragments that a warp multiplies, 64 rows by 32 columns: where a lane reads them in a stage.
+struct fragments {
+    unsigned a_at, b_at;  // rows of this lane
+    int a_piece, b_piece, swizzle;
+
+    __device__ fragments(unsigned base, int lane, int warp_m, int warp_n)
+        : a_at(
+            base + static_cast<unsigned>(warp_m * 64 + (lane & 7) + ((lane >> 3) & 1) * 8) * line),
+          b_at(base + a_bytes
+               + static_cast<unsigned>(warp_n * 32 + (lane & 7) + (lane >> 4) * 8) * line),
+          a_piece(lane >> 4), b_piece((lane >> 3) & 1), swizzle(lane & 7) {}
+    /// 16 rows, and 16 columns, of 32 bytes along the sum.
+    __device__ void load_a(int i, int k, unsigned (&a)[4]) const {
+        load_matrices(a_at + static_cast<unsigned>(i) * 16 * line
+                          + static_cast<unsigned>(((2 * k + a_piece) ^ swizzle) << 4),
+            a);
+    }
+    __device__ void load_b(int j, int k, unsigned (&b)[4]) const {
+        load_matrices(b_at + static_cast<unsigned>(j) * 8 * line
+                          + static_cast<unsigned>(((2 * k + b_piece) ^ swizzle) << 4),
+            b);
+    }
+};
+
+using warp_sums = float[4][4][4];
+
+__device__ inline void clear(warp_sums &sum) {
+#pragma unroll
+    for (int i = 0; i < 4; ++i)
+#pragma unroll
+        for (int j = 0; j < 4; ++j)
+#pragma unroll
+            for (int e = 0; e < 4; ++e) sum[i][j][e] = 0;
+}
+
+/// Adds the products of a stage: 16-bit values, or f32 rounded to TF32.
 template <typename T>
+__device__ inline void multiply_stage(warp_sums &sum, const fragments &from) {
+    const auto round = [](unsigned(&x)[4]) {
+        if constexpr (sizeof(T) == 4)
+#pragma unroll
+            for (int e = 0; e < 4; ++e) x[e] = round_tf32(x[e]);
+    };
+#pragma unroll
+    for (int k = 0; k < 4; ++k) {
+        unsigned a[4][4];
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+            from.load_a(i, k, a[i]);
+            round(a[i]);
+        }
+#pragma unroll
+        for (int j = 0; j < 4; j += 2) {
+            unsigned b[4];
+            from.load_b(j, k, b);
+            round(b);
+#pragma unroll
+            for (int h = 0; h < 2; ++h)
+#pragma unroll
+                for (int i = 0; i < 4; ++i) multiply<T>(sum[i][j + h], a[i], b + 2 * h);
+        }
+    }
+}
+
+/// The same of f32 by three products, those with a small part first, while the sum is 2^-11 of what
+/// it will be, and sums of 16 terms are added: the unit cuts off, it does not round.
+__device__ inline void multiply_split(warp_sums &sum, const fragments &from) {
+#pragma unroll
+    for (int first = 0; first < 4; first += 2) {
+        unsigned b[2][2][4], b_small[2][2][4];
+#pragma unroll
+        for (int k = 0; k < 2; ++k)
+#pragma unroll
+            for (int j = 0; j < 2; ++j) {
+                from.load_b(2 * j, first + k, b[k][j]);
+                split(b[k][j], b_small[k][j]);
+            }
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+            unsigned a[2][4], a_small[2][4];
+#pragma unroll
+            for (int k = 0; k < 2; ++k) {
+                from.load_a(i, first + k, a[k]);
+                split(a[k], a_small[k]);
+            }
+            float part[4][4] = {};
+#pragma unroll
+            for (int product = 0; product < 3; ++product)
+#pragma unroll
+                for (int k = 0; k < 2; ++k)
+#pragma unroll
+                    for (int j = 0; j < 4; ++j)
+                        multiply<float>(part[j], (product == 0 ? a_small : a)[k],
+                            (product == 1 ? b_small : b)[k][j / 2] + j % 2 * 2);
+#pragma unroll
+            for (int j = 0; j < 4; ++j) add(sum[i][j], part[j]);
+        }
+    }
+}
+
+template <typename T, bool Fast>
 __device__ void dense_product(const dense_args &q) {
-    constexpr bool exact = sizeof(T) == 4;
+    constexpr bool exact = sizeof(T) == 4 && !Fast;
     constexpr int chunk = 16 / sizeof(T), deep = static_cast<int>(line / sizeof(T));
     extern __shared__ __align__(128) unsigned char shared_bytes[];
     __shared__ dense_tile s;
@@ -147,78 +247,20 @@ __device__ void dense_product(const dense_args &q) {
             asm volatile("cp.async.commit_group;");
         };
 
-        float sum[4][4][4], part[exact ? 4 : 1][exact ? 4 : 1][4];
-#pragma unroll
-        for (int i = 0; i < 4; ++i)
-#pragma unroll
-            for (int j = 0; j < 4; ++j)
-#pragma unroll
-                for (int k = 0; k < 4; ++k) {
-                    sum[i][j][k] = 0;
-                    if (exact) part[i % (exact ? 4 : 1)][j % (exact ? 4 : 1)][k] = 0;
-                }
+        warp_sums sum;
+        clear(sum);
 #pragma unroll
         for (int i = 0; i < stages - 1; ++i) load();
-        const int a_row = warp_m * 64 + (lane & 7) + ((lane >> 3) & 1) * 8, a_piece = lane >> 4;
-        const int b_row = warp_n * 32 + (lane & 7) + (lane >> 4) * 8, b_piece = (lane >> 3) & 1;
         for (int step = 0; step < steps; ++step) {
             asm volatile("cp.async.wait_group %0;" ::"n"(stages - 2));
             __syncthreads();
             load();
-            const unsigned base = ring + static_cast<unsigned>(step % stages) * stage_bytes;
-            const unsigned a_at = base + static_cast<unsigned>(a_row) * line,
-                           b_at = base + a_bytes + static_cast<unsigned>(b_row) * line;
-#pragma unroll
-            for (int k = 0; k < 4; ++k) {
-                unsigned a[4][4], a_small[exact ? 4 : 1][4];
-#pragma unroll
-                for (int i = 0; i < 4; ++i) {
-                    load_matrices(
-                        a_at + static_cast<unsigned>(i) * 16 * line
-                            + static_cast<unsigned>(((2 * k + a_piece) ^ (lane & 7)) << 4),
-                        a[i]);
-                    if constexpr (exact) {
-#pragma unroll
-                        for (int e = 0; e < 4; ++e) split(a[i][e], a_small[i][e]);
-                    }
-                }
-#pragma unroll
-                for (int j = 0; j < 4; j += 2) {
-                    unsigned b[4], b_small[4];
-                    load_matrices(
-                        b_at + static_cast<unsigned>(j) * 8 * line
-                            + static_cast<unsigned>(((2 * k + b_piece) ^ (lane & 7)) << 4),
-                        b);
-                    if constexpr (exact) {
-#pragma unroll
-                        for (int e = 0; e < 4; ++e) split(b[e], b_small[e]);
-#pragma unroll
-                        for (int h = 0; h < 2; ++h)
-#pragma unroll
-                            for (int i = 0; i < 4; ++i) {
-                                multiply<T>(part[i][j + h], a_small[i], b + 2 * h);
-                                multiply<T>(part[i][j + h], a[i], b_small + 2 * h);
-                                multiply<T>(part[i][j + h], a[i], b + 2 * h);
-                            }
-                    } else {
-#pragma unroll
-                        for (int h = 0; h < 2; ++h)
-#pragma unroll
-                            for (int i = 0; i < 4; ++i) multiply<T>(sum[i][j + h], a[i], b + 2 * h);
-                    }
-                }
-            }
-            if constexpr (exact) {
-#pragma unroll
-                for (int i = 0; i < 4; ++i)
-#pragma unroll
-                    for (int j = 0; j < 4; ++j)
-#pragma unroll
-                        for (int e = 0; e < 4; ++e) {
-                            sum[i][j][e] += part[i][j][e];
-                            part[i][j][e] = 0;
-                        }
-            }
+            const fragments from(
+                ring + static_cast<unsigned>(step % stages) * stage_bytes, lane, warp_m, warp_n);
+            if constexpr (exact)
+                multiply_split(sum, from);
+            else
+                multiply_stage<T>(sum, from);
         }
         asm volatile("cp.async.wait_group 0;");
 #pragma unroll
@@ -251,13 +293,14 @@ __device__ void dense_product(const dense_args &q) {
 
 }  // namespace code
 
-#define CONVGRAD_DENSE(type, T)                                                                    \
+#define CONVGRAD_DENSE(type, T, fast)                                                              \
     extern "C" __global__ void __launch_bounds__(threads, 2)                                       \
         dense_data_##type(const __grid_constant__ dense_args p) {                                  \
-        dense_product<T>(p);                                                                       \
+        dense_product<T, fast>(p);                                                                 \
     }
-CONVGRAD_DENSE(f32, float)
-CONVGRAD_DENSE(bf16, bf16)
-CONVGRAD_DENSE(f16, f16)
+CONVGRAD_DENSE(f32, float, false)
+CONVGRAD_DENSE(bf16, bf16, false)
+CONVGRAD_DENSE(f16, f16, false)
+CONVGRAD_DENSE(tf32, float, true)
 
 }  // namespace convgrad::cuda

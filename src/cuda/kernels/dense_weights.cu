@@ -3,8 +3,8 @@
 //
 // Rows of channels, one for each position, go through a ring of stages in shared memory, by
 // asynchronous copies that write zeros where padding is; a thread copies the same tap and channels
-// of each row. f32 is split into two TF32 parts, three products, and each stage's sum is added to
-// the total by a rounded addition. Groups of few channels are merged: what lies between them is
+// of each row. f32 is split into two TF32 parts, three products, and the sum of 16 terms is added
+// to the total by a rounded addition. Groups of few channels are merged: what lies between them is
 // computed and not stored.
 #include "positions.cuh"
 #include "tensor.cuh"
@@ -112,53 +112,60 @@ struct weights_copier {
     }
 };
 
-/// Adds the products of a stage to a warp's 32 by 64 sums.
-template <typename T, bool Exact>
-__device__ inline void multiply_stage(
-    float (&sum)[2][8][4], unsigned base, int lane, int warp_m, int warp_n) {
-    using l = layout<T>;
-    constexpr int terms = 32 / sizeof(T);
-    const unsigned a_at = base + static_cast<unsigned>(warp_m * 32) * sizeof(T),
-                   b_at = base + l::a_bytes + static_cast<unsigned>(warp_n * 64) * sizeof(T);
+using warp_sums = float[2][8][4];
+
+__device__ inline void clear(warp_sums &sum) {
 #pragma unroll
-    for (int k = 0; k < l::depth / terms; ++k) {
-        unsigned a[2][4], a_small[Exact ? 2 : 1][4];
+    for (int i = 0; i < 2; ++i)
+#pragma unroll
+        for (int j = 0; j < 8; ++j)
+#pragma unroll
+            for (int e = 0; e < 4; ++e) sum[i][j][e] = 0;
+}
+/// Where a warp's 32 rows and 64 columns of a stage lie.
+template <typename T>
+struct fragments {
+    using l = layout<T>;
+    static constexpr int terms = 32 / sizeof(T), steps = l::depth / terms;
+    unsigned a_at, b_at;
+    int lane;
+
+    __device__ fragments(unsigned base, int of_lane, int warp_m, int warp_n)
+        : a_at(base + static_cast<unsigned>(warp_m * 32) * sizeof(T)),
+          b_at(base + l::a_bytes + static_cast<unsigned>(warp_n * 64) * sizeof(T)), lane(of_lane) {}
+    __device__ void a(int i, int k, unsigned (&to)[4]) const {
+        load_a<T>(a_at + static_cast<unsigned>(k * terms) * l::a_row
+                      + static_cast<unsigned>(i * 16) * sizeof(T),
+            lane, to);
+    }
+    __device__ void b(int j, int k, unsigned (&to)[4]) const {
+        load_b<T>(b_at + static_cast<unsigned>(k * terms) * l::b_row
+                      + static_cast<unsigned>(j * 8) * sizeof(T),
+            lane, to);
+    }
+};
+
+/// Adds the products of a stage: 16-bit values, or f32 rounded to TF32.
+template <typename T>
+__device__ inline void multiply_stage(warp_sums &sum, const fragments<T> &from) {
+    const auto round = [](unsigned(&x)[4]) {
+        if constexpr (sizeof(T) == 4)
+#pragma unroll
+            for (int e = 0; e < 4; ++e) x[e] = round_tf32(x[e]);
+    };
+#pragma unroll
+    for (int k = 0; k < from.steps; ++k) {
+        unsigned a[2][4];
 #pragma unroll
         for (int i = 0; i < 2; ++i) {
-            load_a<T>(a_at + static_cast<unsigned>(k * terms) * l::a_row
-                          + static_cast<unsigned>(i * 16) * sizeof(T),
-                lane, a[i]);
-#pragma unroll
-            for (int e = 0; e < 4; ++e) {
-                if constexpr (Exact)
-                    split(a[i][e], a_small[i][e]);
-                else if constexpr (sizeof(T) == 4)
-                    a[i][e] = round_tf32(a[i][e]);
-            }
+            from.a(i, k, a[i]);
+            round(a[i]);
         }
 #pragma unroll
         for (int j = 0; j < 8; j += 2) {
-            unsigned b[4], b_small[4];
-            load_b<T>(b_at + static_cast<unsigned>(k * terms) * l::b_row
-                          + static_cast<unsigned>(j * 8) * sizeof(T),
-                lane, b);
-#pragma unroll
-            for (int e = 0; e < 4; ++e) {
-                if constexpr (Exact)
-                    split(b[e], b_small[e]);
-                else if constexpr (sizeof(T) == 4)
-                    b[e] = round_tf32(b[e]);
-            }
-            if constexpr (Exact) {
-#pragma unroll
-                for (int h = 0; h < 2; ++h)
-#pragma unroll
-                    for (int i = 0; i < 2; ++i) multiply<T>(sum[i][j + h], a_small[i], b + 2 * h);
-#pragma unroll
-                for (int h = 0; h < 2; ++h)
-#pragma unroll
-                    for (int i = 0; i < 2; ++i) multiply<T>(sum[i][j + h], a[i], b_small + 2 * h);
-            }
+            unsigned b[4];
+            from.b(j, k, b);
+            round(b);
 #pragma unroll
             for (int h = 0; h < 2; ++h)
 #pragma unroll
@@ -167,10 +174,51 @@ __device__ inline void multiply_stage(
     }
 }
 
+/// The same of f32 by three products, those with a small part first, while the sum
+/// is 2^-11 of what it will be, and sums of 16 terms are added: the unit cuts off, it does not
+/// round.
+__device__ inline void multiply_split(warp_sums &sum, const fragments<float> &from) {
+#pragma unroll
+    for (int first = 0; first < 4; first += 2) {
+        unsigned a[2][2][4], a_small[2][2][4];
+#pragma unroll
+        for (int k = 0; k < 2; ++k)
+#pragma unroll
+            for (int i = 0; i < 2; ++i) {
+                from.a(i, first + k, a[k][i]);
+                split(a[k][i], a_small[k][i]);
+            }
+#pragma unroll
+        for (int j = 0; j < 8; j += 2) {
+            unsigned b[2][4], b_small[2][4];
+#pragma unroll
+            for (int k = 0; k < 2; ++k) {
+                from.b(j, first + k, b[k]);
+                split(b[k], b_small[k]);
+            }
+            float part[2][2][4] = {};
+#pragma unroll
+            for (int product = 0; product < 3; ++product)
+#pragma unroll
+                for (int k = 0; k < 2; ++k)
+#pragma unroll
+                    for (int h = 0; h < 2; ++h)
+#pragma unroll
+                        for (int i = 0; i < 2; ++i)
+                            multiply<float>(part[i][h], (product == 0 ? a_small : a)[k][i],
+                                (product == 1 ? b_small : b)[k] + 2 * h);
+#pragma unroll
+            for (int i = 0; i < 2; ++i)
+#pragma unroll
+                for (int h = 0; h < 2; ++h) add(sum[i][j + h], part[i][h]);
+        }
+    }
+}
+
 /// Stores a part's sums where sum_parts looks for them; what lies between merged groups is left.
 template <typename T>
-__device__ inline void store_part(const dense_weights_args &q, const float (&sum)[2][8][4],
-    int lane, wide first_row, wide first_column, wide group, wide part, wide first, wide last) {
+__device__ inline void store_part(const dense_weights_args &q, const warp_sums &sum, int lane,
+    wide first_row, wide first_column, wide group, wide part, wide first, wide last) {
     const weights_args &p = q.weights;
 #pragma unroll
     for (int j = 0; j < 8; ++j)
@@ -224,13 +272,8 @@ __device__ void weights_product(const dense_weights_args &q) {
         __syncthreads();
         weights_copier<T> copy(
             q, positions, ring, group, first_row, first_column / l::chunk, steps);
-        float sum[2][8][4];
-#pragma unroll
-        for (int i = 0; i < 2; ++i)
-#pragma unroll
-            for (int j = 0; j < 8; ++j)
-#pragma unroll
-                for (int e = 0; e < 4; ++e) sum[i][j][e] = 0;
+        warp_sums sum;
+        clear(sum);
 #pragma unroll
         for (int i = 0; i < stages - 1; ++i) copy.load();
         for (int step = 0; step < steps; ++step) {
@@ -239,25 +282,12 @@ __device__ void weights_product(const dense_weights_args &q) {
             copy.load();
             // The positions of this step have been read: those of the one that follows its ring.
             describe(step + stages);
-            const unsigned base = ring + static_cast<unsigned>(step % stages) * l::stage_bytes;
-            if constexpr (exact) {
-                float some[2][8][4];
-#pragma unroll
-                for (int i = 0; i < 2; ++i)
-#pragma unroll
-                    for (int j = 0; j < 8; ++j)
-#pragma unroll
-                        for (int e = 0; e < 4; ++e) some[i][j][e] = 0;
-                multiply_stage<T, true>(some, base, lane, warp_m, warp_n);
-#pragma unroll
-                for (int i = 0; i < 2; ++i)
-#pragma unroll
-                    for (int j = 0; j < 8; ++j)
-#pragma unroll
-                        for (int e = 0; e < 4; ++e) sum[i][j][e] += some[i][j][e];
-            } else {
-                multiply_stage<T, false>(sum, base, lane, warp_m, warp_n);
-            }
+            const fragments<T> from(
+                ring + static_cast<unsigned>(step % stages) * l::stage_bytes, lane, warp_m, warp_n);
+            if constexpr (exact)
+                multiply_split(sum, from);
+            else
+                multiply_stage<T>(sum, from);
         }
         asm volatile("cp.async.wait_group 0;");
         store_part<T>(q, sum, lane, first_row + warp_m * 32, first_column + warp_n * 64, group,

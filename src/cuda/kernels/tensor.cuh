@@ -62,5 +62,15 @@ __device__ inline void split(unsigned &large, unsigned &small) {
     large = round_tf32(large);
     small = __float_as_uint(x - __uint_as_float(large));
 }
+/// The same of a fragment.
+__device__ inline void split(unsigned (&large)[4], unsigned (&small)[4]) {
+#pragma unroll
+    for (int e = 0; e < 4; ++e) split(large[e], small[e]);
+}
+/// Adds sums of a fragment, rounded.
+__device__ inline void add(float (&sum)[4], const float (&part)[4]) {
+#pragma unroll
+    for (int e = 0; e < 4; ++e) sum[e] += part[e];
+}
 
 }  // namespace convgrad::cuda

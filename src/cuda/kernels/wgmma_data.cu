@@ -3,7 +3,7 @@
 // A block computes 128 positions by N channels. Lines of 128 bytes along the sum (channels of one
 // tap, or several taps of few channels) go through a ring of stages in shared memory, swizzled, by
 // asynchronous copies that write zeros where padding is. f32 is split into two TF32 parts, three
-// products, and the sum of each line is added to the total by a rounded addition: sums inside the
+// products, and sums of 16 terms are added to the total by a rounded addition: sums inside the
 // tensor unit are cut off, not rounded. Groups of few channels are merged, with zeros for the
 // weights between them.
 #include "implicit.cuh"
