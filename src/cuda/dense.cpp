@@ -44,6 +44,13 @@ packed sizes_of(const problem &p) {
     return {bytes(in), bytes(weights)};
 }
 
+double src_elements(const problem &p) {
+    return static_cast<double>(p.mb * p.groups * p.ic * p.x[0].src * p.x[1].src * p.x[2].src);
+}
+double dst_elements(const problem &p) {
+    return static_cast<double>(positions_of(p) * p.groups * p.oc);
+}
+
 class dense_plan final : public plan {
 public:
     dense_plan(
@@ -167,7 +174,11 @@ prediction predict_dense(
                                                   : (on.warpgroups ? 0.047 : 0.07);
     const double rate = on.tensor * share;
     const double packing = static_cast<double>(made.workspace) * 3 / on.memory;
-    made.seconds = 8e-6 + packing + std::max(least_bytes(p) / on.memory, macs / rate);
+    // In planes a value is stored by itself, and costs a sector (as measured on an H200).
+    const bool planes = (is_backward(p) ? p.src : p.dst).c != 1 && on.warpgroups;
+    const double sector = 32, outputs = is_backward(p) ? src_elements(p) : dst_elements(p);
+    made.seconds = 8e-6 + packing + (planes ? outputs * sector / on.memory : 0)
+                   + std::max(least_bytes(p) / on.memory, macs / rate);
     return made;
 }
 

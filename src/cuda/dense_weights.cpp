@@ -1,5 +1,6 @@
 // Weights gradients on tensor cores.
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 
 #include "cuda/dense.hpp"
@@ -205,9 +206,12 @@ prediction predict_weights(
     const gradient_sums sums(p, s.wanted_parts(), s.rest(limits));
     made.workspace = sums.workspace() + s.src.bytes() + s.dst_bytes();
     const double blocks = static_cast<double>(s.tiles * sums.parts());
+    // Blocks that run at once; one product is so short that the last ones count.
+    constexpr double at_once = 264;
+    const double rounds = is_fast(p) && !warpgroups ? std::ceil(blocks / at_once) : 1;
     const double macs = static_cast<double>(s.tiles * s.rows * s.columns)
                         * static_cast<double>(positions_of(p))
-                        * std::max(1.0, 264 / std::max(1.0, blocks));
+                        * std::max(1.0, rounds * at_once / std::max(1.0, blocks));
     // Shares of the tensor rate, as measured on an H200, whose `mma` reaches less of it than older
     // ones do; f32 takes three products at half of it.
     const double older = on.warpgroups ? 1 : 2;

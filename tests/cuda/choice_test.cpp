@@ -154,6 +154,7 @@ TEST(cuda_choice, dense_16_bit_layers_take_the_copy_engine) {
                     return std::string(cuda::make_plan(p, on, {})->algorithm());
                 };
                 EXPECT_EQ(choose(hopper, 28, 1, 1), "cuda.bulk");
+                EXPECT_EQ(choose(hopper, 56, 1, 1, 64), "cuda.bulk");
                 EXPECT_EQ(choose(hopper, 28, 3, 2), "cuda.bulk");
                 EXPECT_EQ(choose(ampere, 28, 3, 1), "cuda.dense");
                 // Taps of stride 1 share what is copied, where rows are stored in whole pieces.
