@@ -19,6 +19,7 @@
 #include "cpu/pointwise.hpp"
 #include "cpu/tiled_data.hpp"
 #include "cpu/tiled_weights.hpp"
+#include "cpu/turned.hpp"
 #include "cpu/winograd_data.hpp"
 #include "cpu/winograd_weights.hpp"
 
@@ -173,6 +174,8 @@ constexpr method depthwise{keeps_sums, fits_simple<fits_depthwise>, with_lists<p
     make_either<depthwise_data, depthwise_weights>, nullptr, fills_pairs};
 constexpr method planes{keeps_sums, fits_simple<fits_planes>, with_lists<predict_planes>,
     make_either<plane_data, plane_weights>};
+constexpr method turned{
+    keeps_sums, fits_simple<fits_turned>, with_lists<predict_turned>, make<turned_planes>};
 constexpr method folded{keeps_folded, fits_folded_form, with_lists<predict_folded>,
     make_either<folded_data, folded_weights>};
 constexpr method merged{
@@ -201,6 +204,7 @@ constexpr form forms[] = {
     {"long.fma", &unlisted, operand_format::fma},
     {"depthwise.fma", &depthwise, operand_format::fma},
     {"planes.fma", &planes, operand_format::fma},
+    {"turned.fma", &turned, operand_format::fma},
     {"folded.amx", &folded, operand_format::amx},
     {"merged.amx", &merged, operand_format::amx},
     {"merged.dot2", &merged, operand_format::dot2},

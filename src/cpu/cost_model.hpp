@@ -128,6 +128,7 @@ prediction predict_pointwise(const problem_sizes &s, const kernel_set &kernels);
 prediction predict_gathered(const problem_sizes &s, const kernel_set &kernels);  // gathered.cpp
 prediction predict_depthwise(const problem_sizes &s, const kernel_set &kernels);
 prediction predict_planes(const problem_sizes &s, const kernel_set &kernels);
+prediction predict_turned(const problem_sizes &s, const kernel_set &kernels);  // turned.cpp
 prediction predict_long(const problem_sizes &s, const kernel_set &kernels);
 prediction predict_sums(const problem_sizes &s, const kernel_set &kernels);
 prediction predict_winograd(

@@ -89,6 +89,8 @@ public:
     [[nodiscard]] std::string describe() const;
     [[nodiscard]] work_list work() const;
     void execute(const conv::buffers &data, char *workspace, const executor &threads) const;
+    /// The same on the calling thread, without memory of its own: another driver's task.
+    void execute_alone(const conv::buffers &data, char *workspace) const;
     [[nodiscard]] bool joins() const { return parts_ > 0; }
     [[nodiscard]] sum_cut sums() const { return {units_, parts_, block_groups_}; }
     [[nodiscard]] sum_walk start(

@@ -101,6 +101,16 @@ void depthwise_weights::execute(
     all.finish(threads);
 }
 
+void depthwise_weights::execute_alone(const conv::buffers &data, char *workspace) const {
+    taps_.write_zeros(p_, data);
+    if (parts_ == 0) return;
+    float *all = static_cast<float *>(static_cast<void *>(workspace));
+    for (dim part = 0; part < parts_; ++part)
+        for (dim group = 0; group < block_groups_; ++group)
+            run_units(data, all, part, group, sums().begin(part), sums().begin(part + 1));
+    for (dim block = 0; block < blocks_; ++block) write_block(data, all, block);
+}
+
 sum_walk depthwise_weights::start(
     const conv::buffers &data, char *workspace, const executor & /*threads*/) const {
     taps_.write_zeros(p_, data);

@@ -24,7 +24,7 @@ struct kind {
 };
 constexpr kind kinds[] = {{"depthwise.fma", data_layout::nxc, false},
     {"depthwise.fma", data_layout::nxc, true}, {"planes.fma", data_layout::ncx, false},
-    {"planes.fma", data_layout::ncx, true}};
+    {"planes.fma", data_layout::ncx, true}, {"turned.fma", data_layout::ncx, false}};
 
 /// Moves what is not innermost apart.
 void set_gaps(
@@ -78,7 +78,7 @@ void for_each_case(dim mb, dim groups, dim multiplier, Body &&body) {
     for (const kind &k : kinds)
         for (const pass what : passes)
             for (const data_type type : types) {
-                if (multiplier > 1 && k.algorithm == "depthwise.fma") continue;
+                if (multiplier > 1 && k.algorithm != "planes.fma") continue;
                 body(depthwise(what, type, mb, groups, multiplier), k, ++seed);
                 if (testing::Test::HasFatalFailure()) return;
             }
@@ -159,8 +159,11 @@ TEST(depthwise, epilogues) {
             for_each_case(2, 35, 1, [&](problem p, const kind &k, std::uint64_t seed) {
                 p.x[1] = make_axis(6, 3, stride, 1, 1, 1);
                 p.x[2] = make_axis(width, 3, stride, 1, 1, 1);
-                p.accumulate = true;
-                p.bias = p.add = p.relu = p.what != pass::backward_weights;
+                const bool data = p.what != pass::backward_weights;
+                p.bias = p.relu = data;
+                // Turned planes do not read what they write.
+                p.accumulate = !data || k.algorithm != "turned.fma";
+                p.add = data && k.algorithm != "turned.fma";
                 expect_exact(bench, p, k, seed);
             });
             if (HasFatalFailure()) return;
@@ -174,9 +177,27 @@ TEST(depthwise, pads_beyond_the_kernel_and_empty_batches) {
         p.x[2] = make_axis(5, 2, 1, 1, 19, 20);
         p.bias = p.what == pass::forward;
         expect_exact(bench, p, k, seed);
+        if (k.algorithm == "turned.fma") return;  // which has nothing to turn
         p.mb = 0;
         expect_exact(bench, p, k, seed);
     });
+}
+
+// Images of several pieces and a rest, blocks of channels and a rest.
+TEST(depthwise, pieces_of_turned_planes) {
+    workbench bench;
+    for (const dim mb : {1, 7, 19})
+        for (const dim groups : {3, 64, 75}) {
+            for_each_case(mb, groups, 1, [&](problem p, const kind &k, std::uint64_t seed) {
+                if (k.algorithm != "turned.fma") return;
+                p.x[1] = make_axis(28, 3, 2, 1, 1, 1);
+                p.x[2] = make_axis(27, 5, 1, 1, 2, 2);
+                p.bias = p.what != pass::backward_weights;
+                p.accumulate = p.what == pass::backward_weights;
+                expect_exact(bench, p, k, seed);
+            });
+            if (HasFatalFailure()) return;
+        }
 }
 
 TEST(depthwise, wide_rows) {

@@ -6,6 +6,7 @@
 
 #include <cstring>
 #include <map>
+#include <optional>
 #include <set>
 #include <vector>
 
@@ -157,8 +158,9 @@ layer make_layer(const shape &s, data_type type, data_layout layout, bool transp
 /// How often each algorithm took part.
 using tally = std::map<std::string, int>;
 
-/// `only`: an algorithm by name, or what is chosen.
-void expect_same(const shape &s, bool only_fma, tally &joined, std::string_view only = {}) {
+/// `only`: an algorithm by name, or what is chosen; in one layout or in both.
+void expect_same(const shape &s, bool only_fma, tally &joined, std::string_view only = {},
+    std::optional<data_layout> where = {}) {
     spawning_pool real;
     reversing_pool backwards;
     std::uint64_t seed = 0;
@@ -167,6 +169,7 @@ void expect_same(const shape &s, bool only_fma, tally &joined, std::string_view 
             for (const bool transposed : {false, true})
                 for (const bool bias : {false, true}) {
                     const bool accumulate = ++seed % 3 == 0;
+                    if (where && *where != layout) continue;
                     cpu::plan_limits limits;
                     limits.only_algorithm = only;
                     limits.max_isa = only_fma ? usable_fma_isas().back() : affordable_isa(seed);
@@ -209,7 +212,10 @@ TEST(joint, depthwise) {
         {2, 12, 1, 1, {none, make_axis(20, 2, 3, 1, 0, 0), make_axis(21, 2, 3, 1, 0, 0)}},
         {3, 6, 1, 3, {none, make_axis(10, 3, 1, 1, 1, 1), make_axis(10, 3, 1, 1, 1, 1)}}};
     tally joined;
-    for (const shape &s : shapes) expect_same(s, true, joined);
+    for (const shape &s : shapes) {
+        expect_same(s, true, joined);
+        expect_same(s, true, joined, "planes.fma", data_layout::ncx);
+    }
     EXPECT_GT(joined["depthwise.fma"], 100);
     EXPECT_GT(joined["planes.fma"], 100);
 }

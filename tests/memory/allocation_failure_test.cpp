@@ -417,6 +417,42 @@ TEST(allocation_failure_of, joint_passes) {
         }
 }
 
+// Drivers inside the tasks of another: workers must not run out of memory. With a stride beyond the
+// filter, some of diff_src is reached by no tap.
+TEST(allocation_failure_of, turned_planes) {
+    for (const std::int64_t stride : {1, 4})
+        for (const int threads : {1, 3}) {
+            const engine on(engine_options{.threads = threads});
+            const dims shape{8, 70, 9, 9}, result{8, 70, stride == 1 ? 9 : 3, stride == 1 ? 9 : 3};
+            const dims filter{70, 1, 3, 3};
+            const buffer src(shape, 1), diff_dst(result, 2), weights(filter, 3);
+            const attributes attrs{.strides = {stride, stride},
+                .pads_begin = {1, 1},
+                .pads_end = {1, 1},
+                .groups = 70,
+                .data_format = "NCX",
+                .weights_format = "OIX"};
+            const compiled_partition c = compile_backward(op_kind::convolution,
+                {src.described(0), diff_dst.described(1), weights.described(2)},
+                {src.described(3), weights.described(4), f32(5, {70})}, attrs, {.on = &on});
+            const std::vector<tensor> ins = {src.view(), diff_dst.view(), weights.view()};
+            struct state {
+                buffer diff_src, diff_weights, diff_bias;
+                std::vector<tensor> outs = {diff_src.view(), diff_weights.view(), diff_bias.view()};
+            };
+            const auto prepare = [&] { return state{buffer(shape), buffer(filter), buffer({70})}; };
+            const auto run = [&](state &s) { c.execute(stream(on), ins, s.outs); };
+            state first = prepare();
+            run(first);
+            EXPECT_GT(fail_each(prepare, run,
+                          [&](state &s) {
+                              return s.diff_src.values() == first.diff_src.values()
+                                     && s.diff_weights.values() == first.diff_weights.values();
+                          }),
+                0);
+        }
+}
+
 // Large workspaces come straight from the kernel.
 TEST(allocation_failure_of, large_workspaces) {
     const engine on(engine_options{.threads = 4});

@@ -1,7 +1,31 @@
 // Transposing elements as they are, 2 or 4 bytes. Included like pack_vector.inl.
 
+/// Columns of a whole block of `lanes` rows: a vector of each.
 template <typename T>
-void transpose_as(const transpose_args &p) {
+constexpr dim block_columns = V::lanes * 4 / static_cast<dim>(sizeof(T));
+
+/// Two columns of 2 bytes go as one of 4.
+template <typename T>
+void transpose_whole(const transpose_args &p, dim i, dim j) {
+    constexpr dim size = sizeof(T);
+    const char *in = p.in + i * p.in_pitch + j * size;
+    typename V::vec block[V::lanes];
+#pragma GCC unroll 16
+    for (int k = 0; k < V::lanes; ++k) block[k] = V::load(in + k * p.in_pitch);
+    V::transpose(block);
+    char *out = p.out + j * p.out_pitch + i * size;
+#pragma GCC unroll 16
+    for (int k = 0; k < V::lanes; ++k) {
+        if constexpr (size == 4)
+            V::store(out + k * p.out_pitch, block[k]);
+        else
+            V::store_halves(out + 2 * k * p.out_pitch, out + (2 * k + 1) * p.out_pitch, block[k]);
+    }
+}
+
+/// Matrices with fewer rows or columns than a whole block.
+template <typename T>
+void transpose_parts(const transpose_args &p) {
     constexpr dim size = sizeof(T);
     for (dim i = 0; i < p.rows; i += V::lanes)
         for (dim j = 0; j < p.columns; j += V::lanes) {
@@ -18,6 +42,30 @@ void transpose_as(const transpose_args &p) {
                 V::template store_bits<T>(
                     p.out + (j + k) * p.out_pitch + i * size, block[k], height);
         }
+}
+
+/// Elements [i, rows) × [j, columns), one by one.
+template <typename T>
+void transpose_few(const transpose_args &p, dim i, dim j, dim rows, dim columns) {
+    constexpr dim size = sizeof(T);
+    for (; j < columns; ++j)
+        for (dim k = i; k < rows; ++k)
+            __builtin_memcpy(
+                p.out + j * p.out_pitch + k * size, p.in + k * p.in_pitch + j * size, size);
+}
+
+/// Whole blocks; a rest of more than a few rows or columns is a block that overlaps the last one.
+template <typename T>
+void transpose_as(const transpose_args &p) {
+    constexpr dim height = V::lanes, width = block_columns<T>, few = V::lanes / 4;
+    if (p.rows < height || p.columns < width) return transpose_parts<T>(p);
+    const dim rows = p.rows % height <= few ? p.rows / height * height : p.rows;
+    const dim columns = p.columns % width <= few ? p.columns / width * width : p.columns;
+    for (dim i = 0; i < rows; i += height)
+        for (dim j = 0; j < columns; j += width)
+            transpose_whole<T>(p, smaller(i, rows - height), smaller(j, columns - width));
+    transpose_few<T>(p, 0, columns, p.rows, p.columns);
+    transpose_few<T>(p, rows, 0, p.rows, columns);
 }
 
 void transpose_elements(const transpose_args &p) {

@@ -109,6 +109,16 @@ struct V {
         for (int i = 0; i < lanes; ++i) values[i] = static_cast<T>(bits[i]);
         __builtin_memcpy(p, values, static_cast<std::size_t>(n) * sizeof(T));
     }
+    /// The lower and the upper 16 bits of all lanes.
+    static void store_halves(char *low, char *high, vec v) {
+        const __m256i bits = _mm256_castps_si256(v);
+        const __m256i both = _mm256_permute4x64_epi64(
+            _mm256_packus_epi32(
+                _mm256_and_si256(bits, _mm256_set1_epi32(0xffff)), _mm256_srli_epi32(bits, 16)),
+            0xd8);
+        _mm_storeu_si128(reinterpret_cast<__m128i *>(low), _mm256_castsi256_si128(both));
+        _mm_storeu_si128(reinterpret_cast<__m128i *>(high), _mm256_extracti128_si256(both, 1));
+    }
 
     /// Collects x·0, which is NaN exactly for infinities and NaNs.
     struct watch {

@@ -217,6 +217,13 @@ struct V {
         else
             _mm512_mask_cvtepi32_storeu_epi16(p, first(n), _mm512_castps_si512(v));
     }
+    /// The lower and the upper 16 bits of all lanes.
+    static void store_halves(char *low, char *high, vec v) {
+        const __m512i bits = _mm512_castps_si512(v);
+        _mm256_storeu_si256(reinterpret_cast<__m256i *>(low), _mm512_cvtepi32_epi16(bits));
+        _mm256_storeu_si256(
+            reinterpret_cast<__m256i *>(high), _mm512_cvtepi32_epi16(_mm512_srli_epi32(bits, 16)));
+    }
 
     /// Collects x·0, which is NaN exactly for infinities and NaNs.
     struct watch {

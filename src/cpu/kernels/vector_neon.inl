@@ -97,6 +97,12 @@ struct V {
         for (int i = 0; i < lanes; ++i) values[i] = static_cast<T>(bits[i]);
         __builtin_memcpy(p, values, static_cast<std::size_t>(n) * sizeof(T));
     }
+    /// The lower and the upper 16 bits of all lanes.
+    static void store_halves(char *low, char *high, vec v) {
+        const uint32x4_t bits = vreinterpretq_u32_f32(v);
+        vst1_u8(reinterpret_cast<std::uint8_t *>(low), vreinterpret_u8_u16(vmovn_u32(bits)));
+        vst1_u8(reinterpret_cast<std::uint8_t *>(high), vreinterpret_u8_u16(vshrn_n_u32(bits, 16)));
+    }
 
     /// Collects x·0, which is NaN exactly for infinities and NaNs.
     struct watch {

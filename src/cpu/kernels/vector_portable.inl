@@ -98,6 +98,18 @@ struct V {
         for (int i = 0; i < lanes; ++i) values[i] = static_cast<T>(bits[i]);
         __builtin_memcpy(p, values, static_cast<std::size_t>(n) * sizeof(T));
     }
+    /// The lower and the upper 16 bits of all lanes.
+    static void store_halves(char *low, char *high, vec v) {
+        std::uint32_t bits[lanes];
+        __builtin_memcpy(bits, &v, sizeof v);
+        std::uint16_t halves[2][lanes];
+        for (int i = 0; i < lanes; ++i) {
+            halves[0][i] = static_cast<std::uint16_t>(bits[i]);
+            halves[1][i] = static_cast<std::uint16_t>(bits[i] >> 16);
+        }
+        __builtin_memcpy(low, halves[0], sizeof halves[0]);
+        __builtin_memcpy(high, halves[1], sizeof halves[1]);
+    }
 
     static void transpose(vec (&r)[4]) {
         vec t[4];
