@@ -53,8 +53,16 @@ accuracy keeps_sums(const problem &p, const kernel_set &kernels) {
     return accuracy::accurate;
 }
 
-/// Six roundings for each tile of 32 products of parts, of which an output's own group has its
-/// share only where several groups share a tile.
+/// Six roundings for each tile of up to 32 products of parts: with fewer than eight channels, as
+/// many as products or more, and up to twice the error of plain sums.
+accuracy keeps_tiled(const problem &p, const kernel_set &kernels) {
+    const accuracy kept = keeps_sums(p, kernels);
+    if (kept != accuracy::accurate || p.what == pass::backward_weights) return kept;
+    const dim channels = p.what == pass::forward ? p.ic : p.oc;
+    return channels < shortest_split_sum ? accuracy::fast : kept;
+}
+
+/// Of a tile of several groups an output's own has its share only.
 accuracy keeps_folded(const problem &p, const kernel_set &kernels) {
     const accuracy kept = keeps_sums(p, kernels);
     if (kept != accuracy::accurate) return kept;
@@ -186,7 +194,7 @@ constexpr method pointwise{
     keeps_sums, fits_simple<fits_pointwise>, predict_pointwise, make<pointwise_data>};
 constexpr method strided{keeps_sums, fits_simple<fits_gathered>, predict_gathered, make_gathered};
 constexpr method tiled{
-    keeps_sums, fits_all, with_lists<predict_tiled>, make_either<tiled_data, tiled_weights>};
+    keeps_tiled, fits_all, with_lists<predict_tiled>, make_either<tiled_data, tiled_weights>};
 
 constexpr method unlisted{keeps_sums, fits_all, predict_long, make<long_kernel>};
 

@@ -6,6 +6,8 @@
 
 #include "conv/simplify.hpp"
 #include "conv/taps.hpp"
+#include "cpu/cost_amx.hpp"
+#include "cpu/cost_counts.hpp"
 #include "cpu/folded_data.hpp"
 #include "cpu/merged_weights.hpp"
 #include "cpu/tiled.hpp"
@@ -13,22 +15,6 @@
 
 namespace convgrad::cpu {
 namespace {
-
-/// Of what is not negative. The library's function is a call, which takes as long as the rest.
-double floor_of(double v) {
-    constexpr double most = 0x1p52;  // beyond, all are whole
-    return v < most ? static_cast<double>(static_cast<std::int64_t>(v)) : v;
-}
-double parts_of(double all, double part) {
-    const double ratio = all / part, low = floor_of(ratio);
-    return low < ratio ? low + 1 : low;
-}
-bool divides(double part, double all) {
-    return floor_of(all / part) * part == all;
-}
-double whole(double all, double part) {
-    return parts_of(all, part) * part;
-}
 
 axis_sizes sizes_of(const conv::axis &a, conv::pass what) {
     axis_sizes x{number(a.src), number(a.dst), number(a.kernel), number(a.stride),
@@ -152,30 +138,6 @@ block_steps along_positions(const kernel_set &k, double rows, double positions) 
     return {full * four.cycles + rest.cycles, full * four.blocks + rest.blocks};
 }
 
-/// How elements come to a kernel: `maps` maps of `positions` positions of `channels` channels.
-struct reading {
-    bool last, as_stored;
-    double stride;  // between elements that are packed side by side
-    double channels, positions;
-};
-
-void add(work_counts &w, double maps, const reading &r) {
-    double &how = r.as_stored     ? w.direct
-                  : r.last        ? w.copied
-                  : r.stride > 2  ? w.far
-                  : r.stride == 2 ? w.gathered
-                                  : w.turned;
-    how += maps * r.channels * r.positions;
-    if (r.last) w.lines += maps * r.positions;
-}
-
-void add_results(work_counts &w, const problem_sizes &s, bool straight) {
-    const double all = s.maps * s.out_c * s.out_positions;
-    if (s.out_last) w.result_lines = s.maps * s.out_positions;
-    if (!s.out_last) w.results_apart = all;
-    if (s.out_last && !straight) w.results_last = all;
-}
-
 bool is_fma(const kernel_set &kernels) {
     return kernels.format == operand_format::fma;
 }
@@ -265,13 +227,6 @@ work_counts narrow_data_work(const problem_sizes &s, const kernel_set &k) {
     if (volume > 1 && 4 * s.in_c * std::min(s.in_positions, tile) > kept_bytes)
         w.spilled = s.maps * s.in_c * s.in_positions;
     return w;
-}
-
-/// Source and destination of a weights gradient.
-void add_both(work_counts &w, const problem_sizes &s, double maps, double ic, double oc,
-    bool src_as_stored, bool dst_as_stored, double stride) {
-    add(w, maps, {s.in_last, src_as_stored, stride, ic, s.in_positions});
-    add(w, maps, {s.out_last, dst_as_stored, 1, oc, s.dst_positions});
 }
 
 /// `together` groups as one.
@@ -392,52 +347,6 @@ work_counts planes_work(const problem_sizes &s, const kernel_set &k) {
     return w;
 }
 
-// The matrix engine is not measured but modelled, as cycles of a core in which vectors do 27 (f32,
-// f16 in parts) or 70 (bf16 in pairs) multiply-adds, fitted to 1×1 and 3×3 layers; a cycle of that
-// core in terms of the rates, by what vectors take for the same.
-constexpr double split_cycle = 0.46e-9, pair_cycle = 0.60e-9;
-
-bool is_amx(const kernel_set &kernels) {
-    return kernels.format == operand_format::amx;
-}
-
-/// Seconds on tiles: `tiles` products of one position (or, of a weights gradient, of one channel)
-/// each with 32 × 16 others, and the elements that are split into parts.
-double amx_seconds(const problem_sizes &s, const kernel_set &amx, double tiles) {
-    const double products = amx.parts == 1 ? 1 : amx.parts == 2 ? 4 : 6;
-    const double data = s.in_last ? 0.7 : 0.9;
-    const double split = amx.parts == 1   ? 0
-                         : amx.parts == 2 ? (s.weights ? 1.2 : 0.7 * data)
-                                          : (s.weights ? 4 : data);
-    const double elements = s.maps * (s.ic * s.src_positions + s.oc * s.dst_positions);
-    return (tiles * products + split * elements)
-           * (s.p.type == data_type::bf16 ? pair_cycle : split_cycle);
-}
-
-/// Multiply-adds, `taps` of each position, with channels that tiles hold.
-double amx_tiled(const problem_sizes &s, const kernel_set &amx, double together = 1) {
-    const double ic = s.ic * together, oc = s.oc * together;
-    double tiles = s.maps / together;
-    for (const axis_sizes &x : s.x) tiles *= x.dst * x.kernel;
-    tiles *= s.weights   ? whole(oc, 16) * whole(ic, 16) / 512
-             : s.forward ? parts_of(ic, 32) * parts_of(oc, 16)
-                         : parts_of(oc, 32) * parts_of(ic, 16);
-    return amx_seconds(s, amx, tiles);
-}
-
-/// Taps and channels of a row as one operand; several groups may share a tile.
-double amx_folded(const problem_sizes &s, const kernel_set &amx) {
-    constexpr double overhead = 1.3;  // rows are put together anew for each tap of a column
-    const double result = s.out_last ? 0.147e-9 : 0.344e-9;  // as folded vectors write them
-    const dim taps = folded_taps(s.p), together = folded_groups(s.p, taps);
-    const double each = number(taps) * s.in_c, m = number(together);
-    double tiles = s.maps / m * parts_of(m * s.out_c, 16) * parts_of(m * each, 32);
-    for (int a = 0; a < 2; ++a)
-        tiles *= s.x[static_cast<std::size_t>(a)].dst * s.x[static_cast<std::size_t>(a)].kernel;
-    return amx_seconds(s, amx, overhead * tiles * s.x[2].dst * s.x[2].kernel / number(taps))
-           + result * s.maps * s.out_c * s.out_positions;
-}
-
 /// Bytes that one worker keeps: packed weights of a group, up to what the driver keeps of them, and
 /// a tile of data.
 double data_bytes(const problem_sizes &s, double weights, double most_weights, double tile) {
@@ -494,7 +403,7 @@ prediction predict_tiled(const problem_sizes &s, const kernel_set &k) {
     const double bytes =
         s.weights ? gradient_bytes(s, tile_bytes) : data_bytes(s, weights, 4 << 20, tile_bytes);
     const double spread = spread_seconds(s);
-    if (is_amx(k)) return {spread + amx_tiled(s, k), bytes};
+    if (is_amx(k)) return {spread + amx_tiled_seconds(s, k), bytes};
     if (s.weights) {
         // First layers, a few rows of sums for each tap: 1.15 to 1.25 times what the counts say.
         const double few = is_fma(k) && s.f32 && s.ic <= 8 && s.x[2].kernel > 1 ? 1.2 : 1;
@@ -515,7 +424,7 @@ prediction predict_folded(const problem_sizes &s, const kernel_set &k) {
     constexpr double patch = 192 << 10;
     const double bytes = data_bytes(s, weights, 4 * weights, patch);
     if (is_amx(k))
-        return {amx_folded(s, k), bytes,
+        return {amx_folded_seconds(s, k), bytes,
             data_pieces(s, patch, 4, number(folded_groups(s.p, folded_taps(s.p))))};
     return {spread_seconds(s) + seconds_with(cost_kind::folded_data, folded_data_work(s, k), k),
         bytes, data_pieces(s, patch, 4, 1)};
@@ -537,10 +446,7 @@ prediction predict_merged(const problem_sizes &s, const kernel_set &k) {
     if (s.empty) return nothing;
     const double together = number(merged_groups(s.p));
     const double bytes = gradient_bytes(s, tile_bytes) * together;
-    // Groups of one channel on a processor with AMX: 3 to 37 times as long as depthwise sums of f32
-    // (three layers, both layouts), most of it outside the tiles.
-    const double lone = s.ic * s.oc == 1 ? 50 : 1;
-    if (is_amx(k)) return {lone * amx_tiled(s, k, together), bytes};
+    if (is_amx(k)) return {amx_merged_seconds(s, k), bytes};
     work_counts w = tiled_weights_work(s, k, together);
     w.results_last = s.groups * s.ic * s.oc * s.taps;
     return {seconds_with(cost_kind::merged_weights, w, k), bytes};

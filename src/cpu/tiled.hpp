@@ -209,9 +209,14 @@ inline void multiply_run(
     const kernel_set &kernels, product_args args, dim count, int vectors, fetching fetch = {}) {
     const dim row = args.ldc;
     if (kernels.tiles()) {
-        for (dim done = 0; done < count; done += 32) {
-            kernels.product(args, count - done > 16 ? 32 : 16, vectors);
-            args.c += 32 * row;
+        for (dim left = count; left > 0; left -= tile_block) {
+            if (args.a_ends && left < tile_block) {
+                args.c -= (tile_block - left) * row;
+                args.a -= (tile_block - left) * args.a_row;
+                left = tile_block;
+            }
+            kernels.product(args, left > amx_tile_rows ? 32 : 16, vectors);
+            args.c += tile_block * row;
             args.a += 2 * args.a_tile;
         }
         return;

@@ -193,10 +193,15 @@ void tiled_data::run_units(scratch &s, const task &t) const {
         }
 }
 
+/// Whether the input itself is A.
+bool tiled_data::reads(const task &t) const {
+    return read_input_ && !t.padded && (!kernels_.tiles() || t.length[2] >= tile_block);
+}
+
 /// Packs and multiplies one chunk, unless its values need another path.
 tiled_data::path tiled_data::run_chunk(scratch &s, const task &t, dim chunk) const {
     if (!keep_weights_) pack_weights(s, t, chunk, 1);
-    const bool direct = read_input_ && !t.padded;
+    const bool direct = reads(t);
     const value_range range = !direct  ? pack_patch(s, t, chunk)
                               : exact_ ? scan_input(t, chunk)
                                        : value_range{};
@@ -331,10 +336,12 @@ bool tiled_data::worth_cutting(const conv_phase &f, const task &t, dim count) co
 product_args tiled_data::product_form(bool direct) const {
     const dim size = static_cast<dim>(size_of(p_.type));
     product_args args{};
-    args.a_step = direct ? 4 : unit_step_;
+    args.a_step = !direct ? unit_step_ : kernels_.tiles() ? dim{kernels_.unit_bytes} : 4;
     args.a_m = direct ? size * roles_.in.x[2] * walk_[2].in_step : position_bytes_;
     args.a_part = patch_positions_ * kernels_.unit_bytes;
-    args.a_tile = amx_tile_rows * dim{kernels_.unit_bytes};
+    args.a_row = kernels_.tiles() ? args.a_m : 64;
+    args.a_tile = amx_tile_rows * args.a_row;
+    args.a_ends = direct;
     args.b_step = panel_width() * kernels_.column_bytes;
     args.b_part = args.b_step / kernels_.parts;
     args.b_tile = amx_tile_bytes;
@@ -345,7 +352,7 @@ void tiled_data::multiply(const scratch &s, const task &t, dim chunk) const {
     const dim chunk_units = units(chunk_channels(chunk)), size = static_cast<dim>(size_of(p_.type));
     const char *weights =
         s.weights + (keep_weights_ ? chunk * panels_per_block_ * panel_bytes(units(k_chunk_)) : 0);
-    const bool direct = read_input_ && !t.padded;
+    const bool direct = reads(t);
     const char *in =
         direct ? static_cast<const char *>(roles_.input(*t.data)) + in_offset(t, chunk) : s.patch;
     char *out = static_cast<char *>(roles_.output(*t.data));
@@ -407,11 +414,12 @@ void tiled_data::multiply(const scratch &s, const task &t, dim chunk) const {
     }
 }
 
-/// Pointwise layers: a few positions at a time, all panels, so that C stays in L1 and results leave
-/// in the order of memory. With a panel at a time every other line of the output would be written.
+/// Pointwise layers: a few positions at a time, several panels, so that C stays in L1 and results
+/// leave in the order of memory. With a panel at a time every other line of the output would be
+/// written.
 void tiled_data::multiply_rows(const scratch &s, const task &t) const {
-    const dim width = panels_per_block_ * panel_width();
-    const bool direct = read_input_ && !t.padded;
+    const dim width = row_panels_ * panel_width();
+    const bool direct = reads(t);
     const conv_phase &f = taps_of_.phases[0];
     product_args args = product_form(direct);
     const dim step = args.a_m;
@@ -425,27 +433,33 @@ void tiled_data::multiply_rows(const scratch &s, const task &t) const {
                : s.patch;
     for (dim x = 0; x < t.length[2]; x += row_block_) {
         const dim count = std::min(row_block_, t.length[2] - x);
+        // Too few for tiles in the input itself: some that have left already come again.
+        const dim again = direct && kernels_.tiles() ? std::max<dim>(0, tile_block - count) : 0;
         for (dim j = 0; j < t.panels; ++j) {
-            args.a = in + x * step;
+            const dim among = j % row_panels_;
+            args.a = in + (x - again) * step;
             args.b = s.weights + j * panel_bytes(args.k);
-            args.c = s.c + j * panel_width();
-            multiply_run(kernels_, args, count, static_cast<int>(panel_vectors(t.first_panel + j)));
+            args.c = s.c + among * panel_width();
+            multiply_run(
+                kernels_, args, again + count, static_cast<int>(panel_vectors(t.first_panel + j)));
+            if (among == row_panels_ - 1 || j == t.panels - 1)
+                store_positions(s, t, f, {x, count, j - among, s.c + again * width});
         }
-        store_positions(s, t, f, x, count);
     }
 }
 
-/// Positions [x, x + count) of multiply_rows leave, all channels of the block.
+/// Positions of multiply_rows leave, all channels of the block.
 void tiled_data::store_positions(
-    const scratch &s, const task &t, const conv_phase &f, dim x, dim count) const {
-    const dim size = static_cast<dim>(size_of(p_.type)), width = panels_per_block_ * panel_width();
-    const dim column = t.first_panel * panel_width();
+    const scratch &s, const task &t, const conv_phase &f, const row_piece &rows) const {
+    const dim x = rows.x;
+    const dim size = static_cast<dim>(size_of(p_.type)), width = row_panels_ * panel_width();
+    const dim column = (t.first_panel + rows.panel) * panel_width();
     store_args args = store_form();
     args.c_xs = width;
     args.channels = std::min(width, roles_.out_c - column);
-    args.bias = p_.bias ? s.bias : nullptr;
-    args.count = count;
-    args.c = s.c;
+    args.bias = p_.bias ? s.bias + rows.panel * panel_width() : nullptr;
+    args.count = rows.count;
+    args.c = rows.c;
     args.out = static_cast<char *>(roles_.output(*t.data))
                + size * (out_position(roles_.out, f, t, column, 0, 0) + x * args.xs);
     args.stream = streams_ && stores_lines(args);

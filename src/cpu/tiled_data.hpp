@@ -50,6 +50,7 @@ private:
     void run_units(scratch &s, const task &t) const;
     /// Which way a task must go: the format holds its values; it does not; infinities meet padding.
     enum class path : std::uint8_t { plain, exact, careful };
+    [[nodiscard]] bool reads(const task &t) const;
     path run_chunk(scratch &s, const task &t, dim chunk) const;
     void pack_weights(scratch &s, const task &t, dim first_chunk, dim chunks) const;
     [[nodiscard]] value_range pack_staged(
@@ -60,8 +61,13 @@ private:
     [[nodiscard]] product_args product_form(bool direct) const;
     void multiply(const scratch &s, const task &t, dim chunk) const;
     void multiply_rows(const scratch &s, const task &t) const;
+    /// Positions [x, x + count) of panels from `panel` on, in C from `c` on.
+    struct row_piece {
+        dim x, count, panel;
+        const float *c;
+    };
     void store_positions(
-        const scratch &s, const task &t, const conv_phase &f, dim x, dim count) const;
+        const scratch &s, const task &t, const conv_phase &f, const row_piece &rows) const;
     [[nodiscard]] store_args store_form() const;
     void multiply_careful(const scratch &s, const task &t) const;
     void load_bias(const scratch &s, const task &t) const;

@@ -21,7 +21,7 @@ dim tiled_layout::kept_units() const {
 }
 
 dim tiled_layout::c_floats() const {
-    if (row_block_ > 0) return row_block_ * panels_per_block_ * panel_width();
+    if (row_block_ > 0) return row_block_ * row_panels_ * panel_width();
     const dim kept =
         chunks_ == 1 ? 1 : static_cast<dim>(taps_of_.phases.size()) * panels_per_block_;
     return rows_ * kept * panel_width();
@@ -69,6 +69,7 @@ std::string tiled_layout::describe() const {
            + n(static_cast<dim>(taps_of_.phases.size())) + ", panel " + n(panel_width())
            + ", block " + n(std::min(roles_.out_c, panels_per_block_ * panel_width()))
            + " channels, chunk " + n(k_chunk_) + " of " + n(roles_.in_c)
+           + (read_input_ ? ", input in place" : "")
            + (keep_weights_ ? "" : ", weights packed per tile") + ", tasks " + n(tasks_);
 }
 

@@ -79,7 +79,8 @@ protected:
     bool flat_ = false;  // rows of a tile are one run of positions; gaps are computed and dropped
     dim row_pitch_ = 0, plane_pitch_ = 0;  // of C, in positions
     dim rows_ = 0;                         // positions of C per phase
-    dim row_block_ = 0;  // pointwise layers: positions that leave together; 0: other layers
+    dim row_block_ = 0;   // pointwise layers: positions that leave together; 0: other layers
+    dim row_panels_ = 1;  // and panels
 
     phase_list taps_of_;
     std::vector<dim> tap_patch_;      // bytes from the patch's start

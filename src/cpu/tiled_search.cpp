@@ -24,9 +24,10 @@ struct cache_targets {
 };
 
 /// Processors with tiles have 2 MiB of L2. Tiles are read as fast from L2 as from L1, so longer
-/// sums at once save round trips of C.
+/// sums at once save round trips of C. Larger patches (768 KiB) take 4 to 8 parts of a hundred more
+/// time, and leave fewer tasks to sixteen threads.
 constexpr cache_targets targets_of(const kernel_set &kernels) {
-    if (kernels.tiles()) return {1 << 20, 768 << 10, 4096};
+    if (kernels.tiles()) return {1 << 20, 384 << 10, 4096};
     return {512 << 10, 384 << 10, 1024};
 }
 
@@ -34,6 +35,8 @@ constexpr dim weights_most = 4 << 20;    // beyond this they are packed anew for
 constexpr dim stage_target = 128 << 10;  // filters that are transposed before they are packed
 constexpr dim least_rows = 8;            // of C: fewer do not hide what a task costs
 constexpr dim most_tasks = dim{1} << 30;
+// Bytes; beyond, the rows of a block of C, or of a tile, compete for the same sets of L1.
+constexpr dim most_pitch = 2048;
 
 dim count_phases(const axis_walk (&walk)[3]) {
     return static_cast<dim>(walk[0].phases.size() * walk[1].phases.size() * walk[2].phases.size());
@@ -61,6 +64,7 @@ private:
     void set_chunks(dim channels);
     void choose_panels();
     void choose_paths();
+    [[nodiscard]] bool reads_tiles() const;
     void choose_blocks();
     void consider_streaming(dim panels);
     void choose_units(dim positions);
@@ -171,17 +175,26 @@ void tiled_search::choose_paths() {
     const bool fma = kernels_.format == operand_format::fma;
     const dim size = static_cast<dim>(size_of(p_.type));
     pixels_ = roles_.in.c == 1 && !kernels_.tiles();
-    // Beyond this pitch the rows of a block of C compete for the same sets of L1.
-    constexpr dim most_pitch = 2048;
     const bool units_as_stored =
         fma ? p_.type == data_type::f32 : roles_.in_c % kernels_.k_per_unit == 0;
     read_input_ = pixels_ && !flat_ && units_as_stored
                   && size * roles_.in.x[2] * walk_[2].in_step <= most_pitch;
+    if (kernels_.tiles()) read_input_ = reads_tiles();
     // An accumulated output must not be touched before it is certain that this path finishes the
     // tile.
     write_output_ = !flat_ && roles_.out.c == 1 && !p_.bias && !p_.add && !p_.relu
                     && (fma ? p_.type == data_type::f32 && (chunks_ == 1 || !p_.accumulate)
                             : !kernels_.tiles() && !p_.accumulate);
+}
+
+/// Rows of tiles in the input itself: a pointwise layer whose channels fill them as they are.
+bool tiled_search::reads_tiles() const {
+    const bool pointwise = taps_ == 1 && chunks_ == 1 && walk_[2].in_step == 1
+                           && walk_[0].longest == 1 && walk_[1].longest == 1
+                           && !touches_padding(walk_[2], 0, walk_[2].longest);
+    return pointwise && kernels_.parts == 1 && roles_.in.c == 1
+           && roles_.in_c % kernels_.k_per_unit == 0
+           && static_cast<dim>(size_of(p_.type)) * roles_.in.x[2] <= most_pitch;
 }
 
 /// Picks the panel width whose blocks cover rows × channels with the least work.
@@ -387,6 +400,7 @@ void tiled_search::choose_blocks() {
         target_.weights / std::max<dim>(held, 1), 1, chunks_ == 1 ? panels_ : most_panels);
     panels_per_block_ = div_up(panels_, div_up(panels_, panels_per_block_));
     if (kernels_.tiles() && panels_per_block_ < most_panels) consider_streaming(most_panels);
+    if (kernels_.tiles()) read_input_ = reads_tiles();
     most_panels_ = panels_per_block_;
     choose_units(tile_positions());
 }
@@ -517,11 +531,16 @@ void tiled_search::choose_rows() {
     row_block_ = 0;
     const bool pointwise = taps_ == 1 && chunks_ == 1 && taps_of_.phases.size() == 1
                            && walk_[0].longest == 1 && walk_[1].longest == 1;
-    if (!pointwise || roles_.out.c != 1 || write_output_ || panels_per_block_ == 1) return;
+    const bool tiles = kernels_.tiles();
+    if (!pointwise || roles_.out.c != 1 || write_output_) return;
+    if (!tiles && panels_per_block_ == 1) return;
     // Beside padding, infinite weights go to multiply_careful, which needs room for a whole tile.
     if (touches_padding(walk_[2], 0, walk_[2].longest)) return;
+    // Of tiles two panels, a pair of lines of 16-bit results; not fewer positions: what tiles store
+    // cannot be read before it is in the cache (8 KiB of C: 7 parts of a hundred slower).
     constexpr dim bytes = 32 << 10;
-    const dim fits = bytes / (4 * panels_per_block_ * panel_width());
+    row_panels_ = tiles ? std::min<dim>(2, panels_per_block_) : panels_per_block_;
+    const dim fits = bytes / (4 * row_panels_ * panel_width());
     row_block_ = std::max<dim>(32, fits / 32 * 32);
 }
 

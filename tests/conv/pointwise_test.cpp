@@ -138,5 +138,67 @@ TEST(pointwise, what_it_does_not_take) {
     refused(p, data_layout::ncx);
 }
 
+// Tiles of a bf16 layer whose channels fill their rows lie in the input itself: nothing beyond its
+// last position may be read (guard pages), and blocks that overlap must not be added twice.
+template <typename Body>
+void for_each_tiled_case(Body &&body) {
+    std::uint64_t seed = 100;
+    for (const pass what : {pass::forward, pass::backward_data})
+        for (const dim positions : {31, 32, 33, 47, 64, 95, 130, 420})
+            for (const dim oc : {7, 32, 40, 136}) {
+                const dim ic = 32 * (1 + static_cast<dim>(seed % 3));
+                problem p = planes(what, 2, 1 + positions % 2, what == pass::forward ? ic : oc,
+                    what == pass::forward ? oc : ic, 1, positions);
+                p.type = p.out_type = data_type::bf16;
+                rng random(++seed);
+                set_layouts(p, data_layout::nxc,
+                    all_weights_layouts[random.next() % std::size(all_weights_layouts)],
+                    data_layout::nxc);
+                if (seed % 3 != 0) set_random_extras(random, p);
+                if (p.add) p.add_strides = what == pass::forward ? p.dst : p.src;
+                p.out_type = data_type::bf16;
+                body(p, seed);
+                if (testing::Test::HasFatalFailure()) return;
+            }
+}
+
+bool has_tiles() {
+    return usable_isas().back() == isa::amx_bf16;
+}
+
+TEST(pointwise_tiles, exact_on_integers) {
+    if (!has_tiles()) GTEST_SKIP() << "no matrix engine, and none emulated";
+    workbench bench;
+    for_each_tiled_case([&](const problem &p, std::uint64_t seed) {
+        const auto plan =
+            cpu::make_plan(p, {.max_isa = isa::amx_bf16, .only_algorithm = "tiled.amx"});
+        ASSERT_NE(plan->describe().find("input in place"), std::string::npos) << to_text(p);
+        bench.load(p, fill::integers, seed);
+        bench.run_reference();
+        for (const int threads : {1, 3}) {
+            const run_report ran =
+                bench.run({.max_isa = isa::amx_bf16, .threads = threads, .algorithm = "tiled.amx"});
+            ASSERT_EQ(ran.set, isa::amx_bf16);
+            ASSERT_EQ(bench.compare_exact(), "") << "threads " << threads << ' ' << to_text(p);
+        }
+    });
+}
+
+// Values that tiles flush or cannot hold are noticed without packing too.
+TEST(pointwise_tiles, subnormal_and_infinite_values) {
+    if (!has_tiles()) GTEST_SKIP() << "no matrix engine, and none emulated";
+    workbench bench;
+    for_each_tiled_case([&](const problem &p, std::uint64_t seed) {
+        bench.load(p, fill::reals, seed);
+        const role input = p.what == pass::forward ? role::src : role::dst;
+        const dim last = p.mb * p.groups * (p.what == pass::forward ? p.ic : p.oc) * p.x[2].src - 1;
+        bench.write(
+            input, last, seed % 2 == 0 ? 0x1p-130 : std::numeric_limits<double>::infinity());
+        bench.run_reference();
+        bench.run({.max_isa = isa::amx_bf16, .algorithm = "tiled.amx"});
+        ASSERT_EQ(bench.compare_bounded(), "") << to_text(p);
+    });
+}
+
 }  // namespace
 }  // namespace convgrad::test

@@ -130,7 +130,7 @@ TEST(selection, a_mode_takes_its_own_class_and_stricter_ones) {
         rng random(seed);
         problem p = random_problem(random);
         for (const math_mode mode : modes)
-            for (std::uint64_t estimates = 0; estimates <= 3; ++estimates) {
+            for (std::uint64_t estimates = 0; estimates <= 15; ++estimates) {
                 p.math = mode;
                 const auto plan = cpu::make_plan(
                     p, {.max_isa = usable_isas().back(), .random_estimates = estimates});

@@ -55,6 +55,7 @@ struct format_limits {
 
 /// Rows of a tile, and its bytes.
 inline constexpr dim amx_tile_rows = 16, amx_tile_bytes = 1024;
+inline constexpr dim tile_block = 2 * amx_tile_rows;  // rows of C that a product takes
 
 struct product_args {
     const char *a;
@@ -79,6 +80,7 @@ struct product_args {
     dim a_tile = 0, b_tile = 0;
     dim a_row = 64, b_row = 64;
     dim a_part = 0, b_part = 0;
+    bool a_ends = false;  // nothing may be read beyond the last row of A: blocks overlap instead
 };
 
 /// C[m][n] (+)= Σ_runs Σ_x a[m][run + x] · b[n][run + x]: rows and columns that both lie along x.
@@ -169,7 +171,7 @@ struct kernel_set {
     /// The same with channels side by side (cs = 1; not amx): unit (k, x) at out + x·x_pitch + 4·k.
     /// x_pitch is a multiple of 64.
     value_range (*pack_pixels)(const pack_args &args, dim x_pitch) = nullptr;
-    /// Only looks at the values (cs = 1; not amx); `out` is not used.
+    /// Only looks at the values (cs = 1; amx: whole units of bf16); `out` is not used.
     value_range (*scan)(const pack_args &args) = nullptr;
     /// Weights for `count` columns (the positions of pack_args) padded with zeros to `vectors`
     /// vectors: element (k, n, tap) at in[k·cs + n·xs + tap_in[tap]] goes to unit k of

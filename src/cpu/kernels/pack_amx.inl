@@ -160,6 +160,16 @@ value_range pack_channels(const pack_args &p, dim k_pitch, dim part_pitch) {
     return watch.found();
 }
 
+/// What pack_channels would have noticed, of whole tile rows with channels side by side.
+inline value_range scan(const pack_args &p) {
+    range_watch watch;
+    const auto *in = static_cast<const std::uint16_t *>(p.in);
+    for (dim x = p.lo; x < p.hi; ++x)
+        for (dim c = 0; c < p.channels; c += 32)
+            watch.add_bf16(_mm512_loadu_si512(in + x * p.xs + c));
+    return watch.found();
+}
+
 template <typename E, int P>
 value_range pack_weights(
     const pack_args &p, const dim *tap_in, dim taps, int vectors, dim tap_pitch, dim k_pitch) {

@@ -203,6 +203,7 @@ constexpr kernel_set make_set(format_limits limits) {
         .leave = leave,
         .product = product<Parts>,
         .pack_channels = pack_channels<E, P>,
+        .scan = P == 1 ? scan : nullptr,
         .pack_weights = pack_weights<E, P>,
         .pack_positions = pack_positions<E, P>,
         .pack_rows = pack_rows<E, P>,
