@@ -178,40 +178,45 @@ __device__ inline void multiply_stage(warp_sums &sum, const fragments<T> &from) 
 /// is 2^-11 of what it will be, and sums of 16 terms are added: the unit cuts off, it does not
 /// round.
 __device__ inline void multiply_split(warp_sums &sum, const fragments<float> &from) {
-#pragma unroll
+#pragma unroll 1
     for (int first = 0; first < 4; first += 2) {
-        unsigned a[2][2][4], a_small[2][2][4];
+        warp_sums part;
+        clear(part);
 #pragma unroll
-        for (int k = 0; k < 2; ++k)
-#pragma unroll
-            for (int i = 0; i < 2; ++i) {
-                from.a(i, first + k, a[k][i]);
-                split(a[k][i], a_small[k][i]);
-            }
-#pragma unroll
-        for (int j = 0; j < 8; j += 2) {
-            unsigned b[2][4], b_small[2][4];
+        for (int large = 0; large < 2; ++large)
 #pragma unroll
             for (int k = 0; k < 2; ++k) {
-                from.b(j, first + k, b[k]);
-                split(b[k], b_small[k]);
-            }
-            float part[2][2][4] = {};
+                unsigned a[2][4], a_small[2][4];
 #pragma unroll
-            for (int product = 0; product < 3; ++product)
+                for (int i = 0; i < 2; ++i) {
+                    from.a(i, first + k, a[i]);
+                    split(a[i], a_small[i]);
+                }
 #pragma unroll
-                for (int k = 0; k < 2; ++k)
+                for (int j = 0; j < 8; j += 2) {
+                    unsigned b[4], b_small[4];
+                    from.b(j, first + k, b);
+                    split(b, b_small);
 #pragma unroll
                     for (int h = 0; h < 2; ++h)
 #pragma unroll
                         for (int i = 0; i < 2; ++i)
-                            multiply<float>(part[i][h], (product == 0 ? a_small : a)[k][i],
-                                (product == 1 ? b_small : b)[k] + 2 * h);
+                            if (large == 0)
+                                multiply<float>(part[i][j + h], a_small[i], b + 2 * h);
+                            else
+                                multiply<float>(part[i][j + h], a[i], b + 2 * h);
+                    if (large == 0)
 #pragma unroll
-            for (int i = 0; i < 2; ++i)
+                        for (int h = 0; h < 2; ++h)
 #pragma unroll
-                for (int h = 0; h < 2; ++h) add(sum[i][j + h], part[i][h]);
-        }
+                            for (int i = 0; i < 2; ++i)
+                                multiply<float>(part[i][j + h], a[i], b_small + 2 * h);
+                }
+            }
+#pragma unroll
+        for (int i = 0; i < 2; ++i)
+#pragma unroll
+            for (int j = 0; j < 8; ++j) add(sum[i][j], part[i][j]);
     }
 }
 
