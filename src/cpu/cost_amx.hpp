@@ -5,10 +5,6 @@
 
 namespace convgrad::cpu {
 
-inline bool is_amx(const kernel_set &kernels) {
-    return kernels.format == operand_format::amx;
-}
-
 /// Seconds of one thread.
 double amx_tiled_seconds(const problem_sizes &s, const kernel_set &amx);
 double amx_folded_seconds(const problem_sizes &s, const kernel_set &amx);

@@ -403,7 +403,7 @@ prediction predict_tiled(const problem_sizes &s, const kernel_set &k) {
     const double bytes =
         s.weights ? gradient_bytes(s, tile_bytes) : data_bytes(s, weights, 4 << 20, tile_bytes);
     const double spread = spread_seconds(s);
-    if (is_amx(k)) return {spread + amx_tiled_seconds(s, k), bytes};
+    if (k.tiles()) return {spread + amx_tiled_seconds(s, k), bytes};
     if (s.weights) {
         // First layers, a few rows of sums for each tap: 1.15 to 1.25 times what the counts say.
         const double few = is_fma(k) && s.f32 && s.ic <= 8 && s.x[2].kernel > 1 ? 1.2 : 1;
@@ -423,7 +423,7 @@ prediction predict_folded(const problem_sizes &s, const kernel_set &k) {
     const double weights = s.groups * s.taps * s.ic * s.oc;
     constexpr double patch = 192 << 10;
     const double bytes = data_bytes(s, weights, 4 * weights, patch);
-    if (is_amx(k))
+    if (k.tiles())
         return {amx_folded_seconds(s, k), bytes,
             data_pieces(s, patch, 4, number(folded_groups(s.p, folded_taps(s.p))))};
     return {spread_seconds(s) + seconds_with(cost_kind::folded_data, folded_data_work(s, k), k),
@@ -446,7 +446,7 @@ prediction predict_merged(const problem_sizes &s, const kernel_set &k) {
     if (s.empty) return nothing;
     const double together = number(merged_groups(s.p));
     const double bytes = gradient_bytes(s, tile_bytes) * together;
-    if (is_amx(k)) return {amx_merged_seconds(s, k), bytes};
+    if (k.tiles()) return {amx_merged_seconds(s, k), bytes};
     work_counts w = tiled_weights_work(s, k, together);
     w.results_last = s.groups * s.ic * s.oc * s.taps;
     return {seconds_with(cost_kind::merged_weights, w, k), bytes};

@@ -48,20 +48,22 @@ narrow_weights::narrow_weights(
         tile_[0] = std::min(tile_[0], most_planes);
         settle();
     };
-    choose();
-    choose_parts(workspace_limit);
+    const auto cut = [&](dim bytes) {
+        target = bytes;
+        choose();
+        return choose_parts(workspace_limit);
+    };
+    double share = cut(target);
     // Few tiles are not shared out evenly: smaller ones, where that helps.
     constexpr double fair = 0.9;
-    for (int tries = 0; tries < 2 && share_of_parts() < fair; ++tries) {
-        const double before = share_of_parts();
-        target /= 2;
-        choose();
-        choose_parts(workspace_limit);
-        if (share_of_parts() > before) continue;
-        target *= 2;
-        choose();
-        choose_parts(workspace_limit);
-        break;
+    for (int tries = 0; tries < 2 && share < fair; ++tries) {
+        const dim before = target;
+        const double finer = cut(before / 2);
+        if (finer <= share) {
+            cut(before);
+            break;
+        }
+        share = finer;
     }
     while (partials_bytes() + scratch_bytes() > workspace_limit
            && (groups_ > 1 || tile_[0] * tile_[1] * tile_[2] > 1)) {
@@ -91,21 +93,16 @@ void narrow_weights::settle() {
     group_blocks_ = div_up(p_.groups, groups_);
 }
 
-void narrow_weights::choose_parts(std::size_t workspace_limit) {
+/// Returns how evenly the parts keep threads busy.
+double narrow_weights::choose_parts(std::size_t workspace_limit) {
     const dim bytes = 4 * partial_floats();
     const double skew =
         static_cast<double>(group_blocks_ * groups_) / static_cast<double>(p_.groups);
-    parts_ = fair_parts(tiles_all_, group_blocks_, skew, partials_most / std::max<dim>(bytes, 1),
-        cut_threads(p_, kernels_));
+    const int threads = cut_threads(p_, kernels_);
+    parts_ = fair_parts(
+        tiles_all_, group_blocks_, skew, partials_most / std::max<dim>(bytes, 1), threads);
     while (parts_ > 1 && partials_bytes() + scratch_bytes() > workspace_limit) --parts_;
-}
-
-/// Of the threads that a problem of this size may have: how evenly parts keep them busy.
-double narrow_weights::share_of_parts() const {
-    const double skew = static_cast<double>(group_blocks_ * groups_ * div_up(tiles_all_, parts_))
-                        / (static_cast<double>(p_.groups) * static_cast<double>(tiles_all_))
-                        * static_cast<double>(parts_);
-    return fair_share(parts_ * group_blocks_, skew, cut_threads(p_, kernels_));
+    return share_of_parts(parts_, tiles_all_, group_blocks_, skew, threads);
 }
 
 float *narrow_weights::lay_out_partials(memory_walk &memory) const {

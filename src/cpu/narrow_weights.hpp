@@ -31,8 +31,7 @@ private:
     struct task;
 
     void settle();
-    [[nodiscard]] double share_of_parts() const;
-    void choose_parts(std::size_t workspace_limit);
+    double choose_parts(std::size_t workspace_limit);
     [[nodiscard]] float *lay_out_partials(memory_walk &memory) const;
     [[nodiscard]] scratch lay_out(memory_walk &memory) const;
     [[nodiscard]] std::size_t partials_bytes() const;

@@ -1,9 +1,9 @@
 #include "cpu/turned.hpp"
 
 #include <algorithm>
-#include <cmath>
 #include <cstdint>
 
+#include "cpu/cost_counts.hpp"
 #include "cpu/cost_model.hpp"
 #include "cpu/fits.hpp"
 #include "cpu/tasks.hpp"
@@ -87,17 +87,17 @@ prediction predict_turned(const problem_sizes &s, const kernel_set &k) {
     prediction cost = predict_depthwise(turned, k);
     // Blocks of lanes × lanes elements, shuffled `lanes` at a time, and what a piece costs.
     const double lanes = number(k.lanes), pair = 2 * lanes;
-    const auto blocks = [&](double positions) { return std::ceil(positions / lanes); };
     const double block_seconds = lanes * 1e-9, piece_seconds = 0.1e-6;
-    cost.seconds += s.images * std::ceil(s.groups / lanes)
-                        * (blocks(s.src_positions) + blocks(s.dst_positions)) * block_seconds
-                    + s.images * std::ceil(s.groups / pair) * piece_seconds;
+    cost.seconds += s.images * parts_of(s.groups, lanes)
+                        * (parts_of(s.src_positions, lanes) + parts_of(s.dst_positions, lanes))
+                        * block_seconds
+                    + s.images * parts_of(s.groups, pair) * piece_seconds;
     // The drivers of planes write results that exceed the caches past them.
     constexpr double byte_seconds = 0.03e-9;
     const double written = s.maps * s.out_positions * s.size;
     if (!s.weights && written > nominal_cache / 2) cost.seconds += written * byte_seconds;
     cost.bytes = 2 * number(piece_bytes);
-    cost.pieces = s.images * std::ceil(s.groups / pair);
+    cost.pieces = s.images * parts_of(s.groups, pair);
     return cost;
 }
 
@@ -128,9 +128,7 @@ void turned_planes::choose_pieces(int threads) {
         const dim most = std::clamp<dim>(partials_most / (4 * blocks_ * block_floats()), 1, p_.mb);
         const int cut = cut_threads(p_, kernels_);
         wanted = fair_parts(p_.mb, blocks_, 1, most, cut);
-        const auto uneven =
-            static_cast<double>(div_up(p_.mb, wanted) * wanted) / static_cast<double>(p_.mb);
-        if (fair_share(wanted * blocks_, uneven, cut) < fair_enough) wanted = most;
+        if (share_of_parts(wanted, p_.mb, blocks_, 1, cut) < fair_enough) wanted = most;
     }
     const dim fewest = div_up(p_.mb, std::clamp<dim>(piece_bytes / image, 1, p_.mb));
     images_ = div_up(p_.mb, std::clamp(wanted, fewest, p_.mb));

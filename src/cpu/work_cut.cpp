@@ -183,15 +183,19 @@ double fair_share(dim tasks, double skew, int threads, double *mean) {
 // Parts of these drivers are small, and the stage that adds them is not shared out as well.
 constexpr double fair_parts_enough = 0.97;
 
+double share_of_parts(dim parts, dim units, dim blocks, double skew, int threads) {
+    const auto uneven =
+        static_cast<double>(div_up(units, parts) * parts) / static_cast<double>(units);
+    return fair_share(parts * blocks, skew * uneven, threads);
+}
+
 dim fair_parts(dim units, dim blocks, double skew, dim most, int threads) {
     dim found = 1;
     double best = 0;
     const dim enough = div_up(10 * dim{most_cut_threads}, blocks);
     for (dim parts = 1; parts <= std::min({most, units, enough}) && best < fair_parts_enough;
          ++parts) {
-        const auto uneven =
-            static_cast<double>(div_up(units, parts) * parts) / static_cast<double>(units);
-        const double share = fair_share(parts * blocks, skew * uneven, threads);
+        const double share = share_of_parts(parts, units, blocks, skew, threads);
         if (share > best) best = share, found = parts;
     }
     return found;

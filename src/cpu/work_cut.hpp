@@ -87,6 +87,9 @@ int cut_threads(const conv::problem &p, const kernel_set &kernels);
 double fair_share(dim tasks, double skew, int threads, double *mean = nullptr);
 /// The same on exactly `threads` threads.
 double fair_share_on(dim tasks, double skew, int threads);
+/// The same for `parts` parts of `units` equal units, each of which makes `blocks` tasks, the
+/// largest `skew` times the mean.
+double share_of_parts(dim parts, dim units, dim blocks, double skew, int threads);
 /// The fewest parts, at most `most`, that a reduction over `units` equal units must be cut into so
 /// that fair_share() is satisfied, if each part makes `blocks` tasks, the largest `skew` times the
 /// mean; where none satisfies, the best.

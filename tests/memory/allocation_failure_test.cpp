@@ -381,39 +381,45 @@ TEST(allocation_failure_of, joint_gradients) {
     }
 }
 
+/// How many allocations of a layer's gradients, all three as one partition, could fail; whatever
+/// fails, the next run has the results of the first.
+int fail_gradients(const dims &shape, const dims &result, const dims &filter,
+    const attributes &attrs, int threads) {
+    const engine on(engine_options{.threads = threads});
+    const buffer src(shape, 1), diff_dst(result, 2), weights(filter, 3);
+    const dims channels{attrs.groups};
+    const compiled_partition c = compile_backward(op_kind::convolution,
+        {src.described(0), diff_dst.described(1), weights.described(2)},
+        {src.described(3), weights.described(4), f32(5, channels)}, attrs, {.on = &on});
+    const std::vector<tensor> ins = {src.view(), diff_dst.view(), weights.view()};
+    struct state {
+        buffer diff_src, diff_weights, diff_bias;
+        std::vector<tensor> outs = {diff_src.view(), diff_weights.view(), diff_bias.view()};
+    };
+    const auto prepare = [&] { return state{buffer(shape), buffer(filter), buffer(channels)}; };
+    const auto run = [&](state &s) { c.execute(stream(on), ins, s.outs); };
+    state first = prepare();
+    run(first);
+    return fail_each(prepare, run, [&](state &s) {
+        return s.diff_src.values() == first.diff_src.values()
+               && s.diff_weights.values() == first.diff_weights.values()
+               && s.diff_bias.values() == first.diff_bias.values();
+    });
+}
+
 // Tensors beyond caches: one pass for both gradients and the bias gradient.
 TEST(allocation_failure_of, joint_passes) {
     for (const std::string_view format : {"NXC", "NCX"})
         for (const int threads : {1, 3}) {
-            const engine on(engine_options{.threads = threads});
             const bool last = format == "NXC";
             const dims shape = last ? dims{8, 56, 56, 64} : dims{8, 64, 56, 56};
             const dims filter = last ? dims{3, 3, 1, 64} : dims{64, 1, 3, 3};
-            const buffer src(shape, 1), diff_dst(shape, 2), weights(filter, 3);
             const attributes attrs{.pads_begin = {1, 1},
                 .pads_end = {1, 1},
                 .groups = 64,
                 .data_format = format,
                 .weights_format = last ? "XIO" : "OIX"};
-            const compiled_partition c = compile_backward(op_kind::convolution,
-                {src.described(0), diff_dst.described(1), weights.described(2)},
-                {src.described(3), weights.described(4), f32(5, {64})}, attrs, {.on = &on});
-            const std::vector<tensor> ins = {src.view(), diff_dst.view(), weights.view()};
-            struct state {
-                buffer diff_src, diff_weights, diff_bias;
-                std::vector<tensor> outs = {diff_src.view(), diff_weights.view(), diff_bias.view()};
-            };
-            const auto prepare = [&] { return state{buffer(shape), buffer(filter), buffer({64})}; };
-            const auto run = [&](state &s) { c.execute(stream(on), ins, s.outs); };
-            state first = prepare();
-            run(first);
-            EXPECT_GT(fail_each(prepare, run,
-                          [&](state &s) {
-                              return s.diff_src.values() == first.diff_src.values()
-                                     && s.diff_weights.values() == first.diff_weights.values()
-                                     && s.diff_bias.values() == first.diff_bias.values();
-                          }),
-                3);
+            EXPECT_GT(fail_gradients(shape, shape, filter, attrs, threads), 3);
         }
 }
 
@@ -422,34 +428,14 @@ TEST(allocation_failure_of, joint_passes) {
 TEST(allocation_failure_of, turned_planes) {
     for (const std::int64_t stride : {1, 4})
         for (const int threads : {1, 3}) {
-            const engine on(engine_options{.threads = threads});
             const dims shape{8, 70, 9, 9}, result{8, 70, stride == 1 ? 9 : 3, stride == 1 ? 9 : 3};
-            const dims filter{70, 1, 3, 3};
-            const buffer src(shape, 1), diff_dst(result, 2), weights(filter, 3);
             const attributes attrs{.strides = {stride, stride},
                 .pads_begin = {1, 1},
                 .pads_end = {1, 1},
                 .groups = 70,
                 .data_format = "NCX",
                 .weights_format = "OIX"};
-            const compiled_partition c = compile_backward(op_kind::convolution,
-                {src.described(0), diff_dst.described(1), weights.described(2)},
-                {src.described(3), weights.described(4), f32(5, {70})}, attrs, {.on = &on});
-            const std::vector<tensor> ins = {src.view(), diff_dst.view(), weights.view()};
-            struct state {
-                buffer diff_src, diff_weights, diff_bias;
-                std::vector<tensor> outs = {diff_src.view(), diff_weights.view(), diff_bias.view()};
-            };
-            const auto prepare = [&] { return state{buffer(shape), buffer(filter), buffer({70})}; };
-            const auto run = [&](state &s) { c.execute(stream(on), ins, s.outs); };
-            state first = prepare();
-            run(first);
-            EXPECT_GT(fail_each(prepare, run,
-                          [&](state &s) {
-                              return s.diff_src.values() == first.diff_src.values()
-                                     && s.diff_weights.values() == first.diff_weights.values();
-                          }),
-                0);
+            EXPECT_GT(fail_gradients(shape, result, {70, 1, 3, 3}, attrs, threads), 0);
         }
 }
 

@@ -59,24 +59,19 @@ __device__ inline void clear(warp_sums &sum) {
 /// Adds the products of a stage: 16-bit values, or f32 rounded to TF32.
 template <typename T>
 __device__ inline void multiply_stage(warp_sums &sum, const fragments &from) {
-    const auto round = [](unsigned(&x)[4]) {
-        if constexpr (sizeof(T) == 4)
-#pragma unroll
-            for (int e = 0; e < 4; ++e) x[e] = round_tf32(x[e]);
-    };
 #pragma unroll
     for (int k = 0; k < 4; ++k) {
         unsigned a[4][4];
 #pragma unroll
         for (int i = 0; i < 4; ++i) {
             from.load_a(i, k, a[i]);
-            round(a[i]);
+            round_terms<T>(a[i]);
         }
 #pragma unroll
         for (int j = 0; j < 4; j += 2) {
             unsigned b[4];
             from.load_b(j, k, b);
-            round(b);
+            round_terms<T>(b);
 #pragma unroll
             for (int h = 0; h < 2; ++h)
 #pragma unroll

@@ -148,24 +148,19 @@ struct fragments {
 /// Adds the products of a stage: 16-bit values, or f32 rounded to TF32.
 template <typename T>
 __device__ inline void multiply_stage(warp_sums &sum, const fragments<T> &from) {
-    const auto round = [](unsigned(&x)[4]) {
-        if constexpr (sizeof(T) == 4)
-#pragma unroll
-            for (int e = 0; e < 4; ++e) x[e] = round_tf32(x[e]);
-    };
 #pragma unroll
     for (int k = 0; k < from.steps; ++k) {
         unsigned a[2][4];
 #pragma unroll
         for (int i = 0; i < 2; ++i) {
             from.a(i, k, a[i]);
-            round(a[i]);
+            round_terms<T>(a[i]);
         }
 #pragma unroll
         for (int j = 0; j < 8; j += 2) {
             unsigned b[4];
             from.b(j, k, b);
-            round(b);
+            round_terms<T>(b);
 #pragma unroll
             for (int h = 0; h < 2; ++h)
 #pragma unroll

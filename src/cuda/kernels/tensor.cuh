@@ -56,6 +56,13 @@ __device__ inline void multiply<float>(float (&c)[4], const unsigned (&a)[4], co
 __device__ inline unsigned round_tf32(unsigned x) {
     return (x + 0x1000U) & 0xffffe000U;
 }
+/// A fragment of what the unit takes: f32 rounded, 16-bit values as they are.
+template <typename T>
+__device__ inline void round_terms(unsigned (&x)[4]) {
+    if constexpr (sizeof(T) == 4)
+#pragma unroll
+        for (int e = 0; e < 4; ++e) x[e] = round_tf32(x[e]);
+}
 /// The large part is rounded, the small one holds the rest.
 __device__ inline void split(unsigned &large, unsigned &small) {
     const float x = __uint_as_float(large);
