@@ -19,17 +19,20 @@ constexpr dim least_sum = 192;          // positions of a tile of whole maps
 constexpr dim partials_most = 6 << 20;  // all parts together, unless one alone is larger
 constexpr dim block_channels = 512;     // at most
 
-/// Cheapest panel width for `rows` × `columns` of C, and its cost per position.
+/// Cheapest panel width for `rows` × `columns` of C, and its cost per position. Panels of a single
+/// vector load as often as they multiply, and are packed in pieces twice as small: 15 to 36 %
+/// slower than what their steps cost.
 double best_panel(const kernel_set &k, dim rows, dim columns, int &vectors) {
     double best = 0;
     const dim all = div_up(columns, k.lanes);
-    for (int v = 1; v <= k.max_vectors; ++v) {
+    const int least = all > 1 ? std::min(2, k.max_vectors) : 1;
+    for (int v = least; v <= k.max_vectors; ++v) {
         const dim pieces = div_up(rows, k.max_m[v]);
         const dim m = div_up(rows, pieces);
         const double cost = static_cast<double>(pieces)
                             * (static_cast<double>(all / v) * step_cost(m, v)
                                 + (all % v == 0 ? 0 : step_cost(m, all % v)));
-        if (v == 1 || cost < best) best = cost, vectors = v;
+        if (v == least || cost < best) best = cost, vectors = v;
     }
     return best;
 }

@@ -7,6 +7,11 @@ struct F {
     static constexpr bool only_bf16 = false;
     static constexpr format_limits limits{0, 0, 510};  // not consulted: this is plain f32
 
+    /// The unit of A at `a`, used once.
+    static V::acc madd_at(V::acc c, const char *a, V::unit b) {
+        return V::madd(c, V::broadcast(a), b);
+    }
+
     template <typename E>
     static V::vec some(const typename E::type *p, dim n, V::watch &watch) {
         const V::vec v = n >= V::lanes ? V::load_as<E>(p) : V::load_as_n<E>(p, n);

@@ -62,9 +62,14 @@ void product_block(const product_args &p) {
             for (int n = 0; n < N; ++n) bv[n] = V::load(b + n * (4 * V::lanes));
 #pragma GCC unroll 32
             for (int m = 0; m < M; ++m) {
-                const typename V::unit av = V::broadcast(a[m / 3] + (m % 3) * a_m);
+                const char *const am = a[m / 3] + (m % 3) * a_m;
+                if constexpr (N == 1) {
+                    acc[m][0] = F::madd_at(acc[m][0], am, bv[0]);
+                } else {
+                    const typename V::unit av = V::broadcast(am);
 #pragma GCC unroll 8
-                for (int n = 0; n < N; ++n) acc[m][n] = V::madd(acc[m][n], av, bv[n]);
+                    for (int n = 0; n < N; ++n) acc[m][n] = V::madd(acc[m][n], av, bv[n]);
+                }
             }
 #pragma GCC unroll 16
             for (int g = 0; g < groups; ++g) {
