@@ -175,9 +175,15 @@ void narrow_data::execute(
     memory_walk memory(workspace);
     for (int w = 0; w < workers_; ++w) workers.push_back(lay_out(memory));
     for_each_task(threads.limited(workers_), tasks_, [&](int worker, dim index) {
-        task t = make_task(data, index);
-        for (dim i = 0; i < t.images; ++i, ++t.n)
-            run_task(workers[static_cast<std::size_t>(worker)], t);
+        task t = make_task(data, index), next = make_task(data, std::min(index + 1, tasks_ - 1));
+        for (dim i = 0; i < t.images; ++i, ++t.n) {
+            task following = t;
+            ++following.n;
+            run_task(workers[static_cast<std::size_t>(worker)], t,
+                i + 1 < t.images     ? &following
+                : index + 1 < tasks_ ? &next
+                                     : nullptr);
+        }
     });
 }
 
@@ -235,7 +241,36 @@ float narrow_data::bias_of(const conv::buffers &data, dim channel) const {
     return p_.bias ? load_float(data.bias, p_.type, channel * p_.bias_stride) + 0.0F : 0.0F;
 }
 
-void narrow_data::run_task(scratch &s, const task &t) const {
+box_lines narrow_data::input_lines(const task &t, dim chunk) const {
+    return patch_box(roles_.input(*t.data), p_.type, roles_.in,
+        {t.n, t.first_group * roles_.in_c + chunk * k_chunk_,
+            chunks_ == 1 ? t.groups * roles_.in_c : chunk_channels(chunk)},
+        walk_, patch_, tile_, t);
+}
+
+/// Memory would be waited for when a patch is packed and when results leave: it is asked for while
+/// there is arithmetic to do.
+void narrow_data::plan_ahead(scratch &s, const task &t, dim chunk, const task *next) const {
+    dim products = 0;
+    for (const conv_phase &f : taps_of_.phases) {
+        dim length[3];
+        if (!phase_length(f, t, length)) continue;
+        products +=
+            t.groups * length[0]
+            * div_up((length[1] - 1) * patch_[2].length + length[2], most_vectors * kernels_.lanes);
+    }
+    const bool last = chunk + 1 == chunks_;
+    s.input = !last             ? input_lines(t, chunk + 1)
+              : next != nullptr ? input_lines(*next, 0)
+                                : box_lines();
+    s.output = last ? tile_box(roles_.output(*t.data), p_.type, roles_.out,
+                   {t.n, t.first_group * roles_.out_c, t.groups * roles_.out_c}, walk_, t)
+                    : box_lines();
+    s.input_step = div_up(s.input.lines(), std::max<dim>(products, 1));
+    s.output_step = div_up(s.output.lines(), std::max<dim>(products, 1));
+}
+
+void narrow_data::run_task(scratch &s, const task &t, const task *next) const {
     if (s.held != t.first_group) {
         s.held = t.first_group;
         s.weights_range = {};
@@ -249,9 +284,10 @@ void narrow_data::run_task(scratch &s, const task &t) const {
         if (exact_ && !kernels_.limits.allow(range, s.weights_range)) {
             memory_walk memory(s.exact);
             scratch other = exact_->lay_out(memory);
-            exact_->run_task(other, t);
+            exact_->run_task(other, t, next);
             return;
         }
+        if (!pixels_) plan_ahead(s, t, chunk, next);
         multiply(s, t, chunk);
     }
     // A padded tap must contribute nothing, but 0 · ∞ is NaN. Only what needs it is summed again:
@@ -311,7 +347,7 @@ value_range narrow_data::pack_patch(const scratch &s, const task &t, dim chunk) 
     return range;
 }
 
-void narrow_data::multiply(const scratch &s, const task &t, dim chunk) const {
+void narrow_data::multiply(scratch &s, const task &t, dim chunk) const {
     if (pixels_) return multiply_pixels(s, t);
     product_args args{};
     args.k = units(chunk_channels(chunk));
@@ -349,6 +385,7 @@ void narrow_data::multiply(const scratch &s, const task &t, dim chunk) const {
                         args.c = s.c
                                  + (static_cast<dim>(ph) * groups_ + g) * roles_.out_c * c_pitch_
                                  + d * plane_pitch_ + row;
+                        s.ask();
                         multiply_run(kernels_, args, roles_.out_c, vectors);
                     }
                 h += rows;

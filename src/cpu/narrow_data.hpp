@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "conv/problem.hpp"
+#include "cpu/box_lines.hpp"
 #include "cpu/geometry.hpp"
 #include "cpu/kernels/kernels.hpp"
 #include "cpu/memory_walk.hpp"
@@ -59,13 +60,16 @@ private:
     [[nodiscard]] task make_task(const conv::buffers &data, dim index) const;
     [[nodiscard]] task_cost cost_of(const task &t) const;
     [[nodiscard]] float bias_of(const conv::buffers &data, dim channel) const;
-    void run_task(scratch &s, const task &t) const;
+    /// `next` (or null) is what the worker probably does then: its input is asked for meanwhile.
+    void run_task(scratch &s, const task &t, const task *next) const;
+    [[nodiscard]] box_lines input_lines(const task &t, dim chunk) const;
+    void plan_ahead(scratch &s, const task &t, dim chunk, const task *next) const;
     void pack_weights(scratch &s, const task &t, dim chunk) const;
     [[nodiscard]] value_range pack_patch(const scratch &s, const task &t, dim chunk) const;
     [[nodiscard]] value_range pack_pixels(const scratch &s, const task &t) const;
     void pack_quads(scratch &s, const task &t) const;
     void multiply_pixels(const scratch &s, const task &t) const;
-    void multiply(const scratch &s, const task &t, dim chunk) const;
+    void multiply(scratch &s, const task &t, dim chunk) const;
     [[nodiscard]] bool worth_cutting(const task &t, const conv_phase &f, dim rows) const;
     void multiply_careful(const scratch &s, const task &t) const;
     void store_tile(const scratch &s, const task &t) const;

@@ -47,6 +47,14 @@ struct narrow_data::scratch {
     char *exact;
     dim held = -1;  // first group whose weights and bias are here
     value_range weights_range;
+    // What is asked for while a tile is multiplied, so many lines with each product.
+    box_lines input, output;
+    dim input_step = 0, output_step = 0;
+
+    void ask() {
+        input.read(input_step);
+        output.write(output_step);
+    }
 };
 
 }  // namespace convgrad::cpu

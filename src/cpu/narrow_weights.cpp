@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "cpu/box_lines.hpp"
 #include "cpu/element.hpp"
 #include "cpu/tasks.hpp"
 #include "cpu/tiled.hpp"
@@ -20,6 +21,7 @@ constexpr dim tile_bytes = 256 << 10;  // both operands of a task
 constexpr dim channels_wanted = 64;    // so that NXC data is read in whole cache lines
 constexpr dim partials_most = 6 << 20;
 constexpr dim most_planes = 64;
+constexpr dim most_columns = 4;  // of a block of dot products
 
 }  // namespace
 
@@ -33,6 +35,14 @@ struct narrow_weights::task : tile_place {
 struct narrow_weights::scratch {
     float *src;
     float *dst;
+    // What is asked for while a tile is multiplied, so many lines with each block of weights.
+    box_lines next_src, next_dst;
+    dim src_step = 0, dst_step = 0;
+
+    void ask() {
+        next_src.read(src_step);
+        next_dst.read(dst_step);
+    }
 };
 
 narrow_weights::narrow_weights(
@@ -139,27 +149,39 @@ void narrow_weights::execute(
     char *workers = memory.take<char>(workers_ * each);
     for_each_task(threads.limited(workers_), tasks_, [&](int worker, dim index) {
         memory_walk mine(workers + worker * each);
-        const scratch s = lay_out(mine);
-        for_each_tile(index, [&](task &t) {
+        scratch s = lay_out(mine);
+        for_each_tile(index, [&](task &t, dim tile) {
             t.data = &data;
             t.partial = partials + t.part * partial_floats();
-            run_tile(s, t);
+            task next = tile + 1 < part_end(t.part) ? place(index, tile + 1)
+                                                    : first_of(std::min(index + 1, tasks_ - 1));
+            next.data = &data;
+            run_tile(s, t, next);
         });
     });
     write_out(data, partials, threads);
 }
 
-template <typename Body>
-void narrow_weights::for_each_tile(dim index, Body &&body) const {
+narrow_weights::task narrow_weights::place(dim index, dim tile) const {
     task t{};
     t.first_group = index % group_blocks_ * groups_;
     t.groups = std::min(groups_, p_.groups - t.first_group);
     t.part = index / group_blocks_;
-    const dim first = tiles_all_ * t.part / parts_, last = tiles_all_ * (t.part + 1) / parts_;
-    for (dim tile = first; tile < last; ++tile) {
-        t.n = place_tile(walk_, tile_, tiles_, tile, t);
-        t.first = tile == first;
-        body(t);
+    t.n = place_tile(walk_, tile_, tiles_, tile, t);
+    t.first = tile == part_end(t.part - 1);
+    return t;
+}
+
+narrow_weights::task narrow_weights::first_of(dim index) const {
+    return place(index, part_end(index / group_blocks_ - 1));
+}
+
+template <typename Body>
+void narrow_weights::for_each_tile(dim index, Body &&body) const {
+    const dim part = index / group_blocks_;
+    for (dim tile = part_end(part - 1); tile < part_end(part); ++tile) {
+        task t = place(index, tile);
+        body(t, tile);
     }
 }
 
@@ -168,7 +190,7 @@ work_list narrow_weights::work() const {
     list.macs_per_second = nominal_speed(kernels_);
     list.stages.push_back({"tiles", tasks_, workers_, [this](dim index, dim) {
                                task_cost sum;
-                               for_each_tile(index, [&](const task &t) {
+                               for_each_tile(index, [&](const task &t, dim) {
                                    const task_cost one = cost_of(t);
                                    sum.macs += one.macs;
                                    sum.read += one.read;
@@ -198,13 +220,34 @@ task_cost narrow_weights::cost_of(const task &t) const {
         0};
 }
 
-void narrow_weights::run_tile(const scratch &s, const task &t) const {
+/// Memory would be waited for when a tile is packed: it is asked for while the one before is
+/// multiplied.
+void narrow_weights::plan_ahead(scratch &s, const task &t, const task &next) const {
+    s.next_src = patch_box(next.data->src, p_.type, p_.src,
+        {next.n, next.first_group * p_.ic, next.groups * p_.ic}, walk_, patch_, tile_, next);
+    s.next_dst = tile_box(next.data->dst, p_.type, p_.dst,
+        {next.n, next.first_group * p_.oc, next.groups * p_.oc}, walk_, next);
+    const dim blocks = t.groups * column_blocks() * row_blocks(div_up(p_.oc, column_blocks()));
+    s.src_step = div_up(s.next_src.lines(), blocks);
+    s.dst_step = div_up(s.next_dst.lines(), blocks);
+}
+
+void narrow_weights::run_tile(scratch &s, const task &t, const task &next) const {
     // Zeros stand for padding and fill gaps; what they are multiplied by must be finite.
     if (!pack(s, t)) {
         multiply_careful(t);
         return;
     }
+    plan_ahead(s, t, next);
     for (dim g = 0; g < t.groups; ++g) multiply(s, t, g);
+}
+
+/// Blocks of columns, and blocks of rows for one of them.
+dim narrow_weights::column_blocks() const {
+    return div_up(p_.oc, most_columns);
+}
+dim narrow_weights::row_blocks(dim columns) const {
+    return div_up(p_.ic * static_cast<dim>(taps_.kept.size()), kernels_.max_dot[columns]);
 }
 
 /// False if some value is infinite or NaN.
@@ -244,7 +287,7 @@ bool narrow_weights::pack(const scratch &s, const task &t) const {
     return !range.nonfinite;
 }
 
-void narrow_weights::multiply(const scratch &s, const task &t, dim group) const {
+void narrow_weights::multiply(scratch &s, const task &t, dim group) const {
     const dim taps = static_cast<dim>(taps_.kept.size()), rows = p_.ic * taps;
     dim src_run[most_planes], dst_run[most_planes];
     for (dim d = 0; d < t.length[0]; ++d) {
@@ -256,17 +299,18 @@ void narrow_weights::multiply(const scratch &s, const task &t, dim group) const 
         round_up_to((t.length[1] - 1) * patch_[2].length + t.length[2], kernels_.lanes), nullptr,
         p_.oc, !t.first};
     float *c = t.partial + (t.first_group + group) * group_floats();
-    const dim column_blocks = div_up(p_.oc, 4);
-    for (dim j = 0; j < column_blocks; ++j) {
-        const dim o0 = p_.oc * j / column_blocks, o1 = p_.oc * (j + 1) / column_blocks;
+    const dim columns = column_blocks();
+    for (dim j = 0; j < columns; ++j) {
+        const dim o0 = p_.oc * j / columns, o1 = p_.oc * (j + 1) / columns;
         for (dim o = o0; o < o1; ++o) b[o - o0] = s.dst + (group * p_.oc + o) * dst_pitch_;
-        const dim row_blocks = div_up(rows, kernels_.max_dot[o1 - o0]);
-        for (dim i = 0; i < row_blocks; ++i) {
-            const dim r0 = rows * i / row_blocks, r1 = rows * (i + 1) / row_blocks;
+        const dim blocks = row_blocks(o1 - o0);
+        for (dim i = 0; i < blocks; ++i) {
+            const dim r0 = rows * i / blocks, r1 = rows * (i + 1) / blocks;
             for (dim r = r0; r < r1; ++r)
                 a[r - r0] = s.src + (group * p_.ic + r / taps) * src_pitch_
                             + tap_patch_[static_cast<std::size_t>(r % taps)];
             args.c = c + r0 * p_.oc + o0;
+            s.ask();
             kernels_.dot(args, static_cast<int>(r1 - r0), static_cast<int>(o1 - o0));
         }
     }

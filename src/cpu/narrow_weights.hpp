@@ -42,13 +42,20 @@ private:
     }
     [[nodiscard]] dim partial_floats() const { return p_.groups * group_floats(); }
 
-    /// Calls body(task) for each tile of a task.
+    /// Tiles of a part: from the end of the one before.
+    [[nodiscard]] dim part_end(dim part) const { return tiles_all_ * (part + 1) / parts_; }
+    [[nodiscard]] task place(dim index, dim tile) const;
+    [[nodiscard]] task first_of(dim index) const;
+    [[nodiscard]] dim column_blocks() const;
+    [[nodiscard]] dim row_blocks(dim columns) const;
+    /// Calls body(task, tile) for each tile of a task.
     template <typename Body>
     void for_each_tile(dim index, Body &&body) const;
     [[nodiscard]] task_cost cost_of(const task &t) const;
-    void run_tile(const scratch &s, const task &t) const;
+    void plan_ahead(scratch &s, const task &t, const task &next) const;
+    void run_tile(scratch &s, const task &t, const task &next) const;
     [[nodiscard]] bool pack(const scratch &s, const task &t) const;
-    void multiply(const scratch &s, const task &t, dim group) const;
+    void multiply(scratch &s, const task &t, dim group) const;
     void multiply_careful(const task &t) const;
     void write_out(const conv::buffers &data, const float *partials, const executor &threads) const;
 
