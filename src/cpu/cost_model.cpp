@@ -477,11 +477,15 @@ prediction predict_sums(const problem_sizes &s, const kernel_set &k) {
 }
 
 // Not measured over layers: it is for kernels that the others cannot list, and must lose elsewhere.
+// Lanes run along the last axis, and what is copied for them serves as many rows as there are
+// channels.
 prediction predict_long(const problem_sizes &s, const kernel_set &k) {
-    if (s.empty) return nothing;
-    constexpr double start = 5e-6, product = 16e-9;
+    constexpr double start = 5e-6, product = 16e-9, copies = 4;
+    if (s.empty) return {start, 0};
+    const double lanes = s.weights ? s.x[2].kernel : s.x[2].length;
     const double products = s.maps * s.ic * s.oc * s.x[0].pairs * s.x[1].pairs * s.x[2].pairs;
-    return {start + products * product / k.lanes, 0};
+    const double waste = whole(lanes, k.lanes) / lanes * (1 + copies / s.out_c);
+    return {start + products * waste * product / k.lanes, 0};
 }
 
 }  // namespace convgrad::cpu

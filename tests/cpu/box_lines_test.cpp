@@ -39,11 +39,11 @@ struct box {
 TEST(box_lines, asks_for_each_line_of_a_box) {
     alignas(64) static char memory[1 << 16];
     const std::vector<box> boxes = {
-        {48, 4, {{{1, 9999}, {5, 112}, {28, 4}, {6, 3136}}}},        // rows of planes
-        {4, 4, {{{2, 8000}, {3, 896}, {7, 128}, {8, 4}}}},           // channels side by side
-        {60, 2, {{{1, 0}, {1, 0}, {1, 0}, {1, 0}}}},                 // one element
-        {0, 2, {{{3, 20000}, {3, 300}, {33, 4}, {1, 2}}}},           // every second
-        {100, 4, {{{4, 64}, {4, 4096}, {4, 256}, {16, 4}}}},         // in any order
+        {48, 4, {{{1, 9999}, {5, 112}, {28, 4}, {6, 3136}}}},  // rows of planes
+        {4, 4, {{{2, 8000}, {3, 896}, {7, 128}, {8, 4}}}},     // channels side by side
+        {60, 2, {{{1, 0}, {1, 0}, {1, 0}, {1, 0}}}},           // one element
+        {0, 2, {{{3, 20000}, {3, 300}, {33, 4}, {1, 2}}}},     // every second
+        {100, 4, {{{4, 64}, {4, 4096}, {4, 256}, {16, 4}}}},   // in any order
     };
     for (const box &b : boxes)
         for (const dim at_once : {1, 3, 1000}) {

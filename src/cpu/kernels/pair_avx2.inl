@@ -25,6 +25,34 @@ struct pair : pair_tails<pair> {
             b = V::load_as<E>(from + V::lanes);
         }
     }
+    template <typename E>
+    static void load_n(const char *p, dim n, V::vec &a, V::vec &b) {
+        const auto *from = reinterpret_cast<const typename E::type *>(p);
+        if constexpr (std::is_same_v<E, bf16_element>) {
+            const __m256i v = _mm256_inserti128_si256(_mm256_castsi128_si256(V::load_some(from, n)),
+                V::load_some(from + V::lanes, n - V::lanes), 1);
+            a = _mm256_castsi256_ps(_mm256_slli_epi32(v, 16));
+            b = _mm256_castsi256_ps(
+                _mm256_and_si256(v, _mm256_set1_epi32(static_cast<int>(0xffff0000U))));
+        } else {
+            a = V::load_as_n<E>(from, n);
+            b = V::load_as_n<E>(from + V::lanes, n - V::lanes);
+        }
+    }
+    template <typename E>
+    static void store_n(char *p, dim n, V::vec a, V::vec b) {
+        auto *to = reinterpret_cast<typename E::type *>(p);
+        V::store_as_n<E>(to, a, n);
+        if (n > V::lanes) V::store_as_n<E>(to + V::lanes, b, n - V::lanes);
+    }
+    /// As load<bf16> orders them.
+    static void store_split_n(char *p, dim n, V::vec a, V::vec b) {
+        auto *to = reinterpret_cast<std::uint16_t *>(p);
+        const __m256i v = join_bf16(a, b);
+        V::store_some(to, _mm256_castsi256_si128(v), n);
+        if (n > V::lanes)
+            V::store_some(to + V::lanes, _mm256_extracti128_si256(v, 1), n - V::lanes);
+    }
     /// Elements 0, 2, 4… of a and b.
     static V::vec evens(V::vec a, V::vec b) {
         return _mm256_castpd_ps(
