@@ -183,7 +183,6 @@ void pointwise_data::run_task(scratch &s, const task &t) const {
         const channel_block rows{first, roles_.out_c * (b + 1) / blocks - first};
         for (dim x = 0; x < t.count; x += step()) {
             const dim count = std::min(step(), t.count - x);
-            expect_next(t, rows, x + count);
             multiply(s, t, rows, x, count);
             if (buffered_ || count % kernels_.lanes != 0) store(s, t, rows, x, count);
         }
@@ -195,14 +194,26 @@ bool pointwise_data::streams(const task &t, dim x, dim count) const {
     return streams_ && on_lines(t.out + x, 4 * roles_.out.c, 4 * count);
 }
 
-/// Fetches what the step from position x on will need.
-void pointwise_data::expect_next(const task &t, const channel_block &rows, dim x) const {
+/// Asks for what the step from position x on will need.
+void pointwise_data::expect_next(
+    const task &t, const channel_block &rows, dim x, product_args &args) const {
     const dim count = std::min(step(), t.count - x);
-    for (dim c = 0; rows.first == 0 && c < roles_.in_c; ++c)
+    if (count <= 0) return;
+    dim left = roles_.in_c;                          // k units
+    const bool one_line = 4 * step() <= line_bytes;  // lists fetch two
+    const bool writes = !streams(t, x, count);
+    if (writes && one_line) {
+        for (dim c = rows.first; c < rows.first + rows.count; ++c)
+            expect_write(bytes_at(t.out + c * roles_.out.c + x), 4 * count);
+    } else if (writes) {
+        args.fetch[0] = {
+            bytes_at(t.out + rows.first * roles_.out.c + x), 4 * roles_.out.c, rows.count};
+        left -= std::min(left, rows.count);
+    }
+    if (rows.first > 0) return;  // all of it has been read
+    args.fetch[1] = {bytes_at(t.in + x), 4 * roles_.in.c, left};
+    for (dim c = left; c < roles_.in_c; ++c)
         expect_read(bytes_at(t.in + c * roles_.in.c + x), 4 * count);
-    if (streams(t, x, count)) return;
-    for (dim c = rows.first; c < rows.first + rows.count; ++c)
-        expect_write(bytes_at(t.out + c * roles_.out.c + x), 4 * count);
 }
 
 void pointwise_data::pack_weights(const scratch &s, const task &t) const {
@@ -233,6 +244,7 @@ void pointwise_data::multiply(
     args.ldc = direct ? roles_.out.c : step();
     args.accumulate = direct && p_.accumulate;
     args.stream = direct && streams(t, x, count);
+    expect_next(t, rows, x + count, args);
     kernels_.product(
         args, static_cast<int>(rows.count), static_cast<int>(div_up(count, kernels_.lanes)));
 }

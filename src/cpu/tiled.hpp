@@ -201,6 +201,7 @@ inline const char *bytes_at(const void *p) {
 /// What of the next block of rows comes from memory while one is multiplied.
 struct fetching {
     bool a = false;  // rows of A follow each other, and nothing has read them yet
+    dim ahead = 0;   // rows of A that have been read
     bool c = false;  // C is the output
 };
 
@@ -222,19 +223,20 @@ inline void multiply_run(
         return;
     }
     const dim blocks = div_up(count, kernels.max_m[vectors]);
+    const dim low = count / blocks;
+    dim taller = count % blocks;  // blocks that have one row more
+    const bool narrow = args.out != nullptr;
+    const dim pitch = narrow ? 2 * args.ld_out : 4 * row;
     for (dim b = 0; b < blocks; ++b) {
-        const dim m = count * (b + 1) / blocks - count * b / blocks;
-        if (fetch.a) expect_read(args.a + m * args.a_m, m * args.a_m);
-        for (dim i = m; fetch.c && b + 1 < blocks && i < 2 * m; ++i)
-            if (args.out != nullptr)
-                expect_write(
-                    bytes_at(args.out + i * args.ld_out), 2 * vectors * dim{kernels.lanes});
-            else
-                expect_write(bytes_at(args.c + i * row), 4 * vectors * dim{kernels.lanes});
+        const dim m = low + (taller-- > 0 ? 1 : 0);
+        const char *c = narrow ? bytes_at(args.out) : bytes_at(args.c);
+        args.fetch[0] = {c + m * pitch, pitch, fetch.c && b + 1 < blocks ? m : 0};
+        args.fetch[1] = {
+            args.a + (fetch.ahead + m) * args.a_m, 128, fetch.a ? div_up(m * args.a_m, 128) : 0};
         kernels.product(args, static_cast<int>(m), vectors);
         args.c += m * row;
         args.a += m * args.a_m;
-        if (args.out != nullptr) args.out += m * args.ld_out;
+        if (narrow) args.out += m * args.ld_out;
     }
 }
 

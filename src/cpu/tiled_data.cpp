@@ -403,6 +403,7 @@ void tiled_data::multiply(const scratch &s, const task &t, dim chunk) const {
                             {taps.data(), packed}, {s.runs, s.runs + taps_});
                     multiply_run(kernels_, args, piece, static_cast<int>(panel_vectors(panel)),
                         {.a = direct && pointwise && j == 0,
+                            .ahead = exact_ ? count : 0,
                             .c = leaves && pointwise && !args.stream});
                     args.a += piece * args.a_m;
                     args.c += piece * args.ldc;

@@ -203,7 +203,9 @@ void check_product(const product_case &c, rng &random) {
     args.b_run = b_run.data();
     args.runs = c.taps;
     args.k = c.units();
-    cpu::multiply_run(c.kernels, args, c.m, c.vectors);
+    // Memory that is asked for ahead, here or anywhere, shows nowhere.
+    cpu::multiply_run(c.kernels, args, c.m, c.vectors,
+        {.a = random.chance(0.5), .ahead = random.between(0, 99), .c = random.chance(0.5)});
     for (dim m = 0; m < c.m; ++m)
         for (dim n = 0; n < c.width(); ++n) {
             const float got = out.floats()[m * c.width() + n];
@@ -241,6 +243,54 @@ TEST(kernels, every_block_multiplies_exactly) {
                 check_product(c, random);
                 if (testing::Test::HasFatalFailure()) return;
             }
+    });
+}
+
+/// The values of a block leave as bf16: whole numbers, halves between two results, and what an
+/// instruction may treat in its own way, infinities, NaNs and zeros among them.
+void check_rounding(const kernel_set &k, int m, int vectors, bool subnormal, dim last) {
+    const dim width = vectors * dim{k.lanes}, count = m * width;
+    const float odd[] = {1.00390625F, -1.01171875F, 3.3895314e38F, -1e-30F, 5,
+        subnormal ? 1e-40F : 1e-37F, subnormal ? 0.0F : 2.0F, subnormal ? -3e-39F : -7.0F};
+    aligned_bytes c(4 * count), out(2 * (count + width));
+    for (dim i = 0; i < count; ++i) c.floats()[i] = odd[i % 8];
+    if (m > 1) {
+        c.floats()[count - 1] = std::numeric_limits<float>::infinity();
+        c.floats()[count - 2] = std::numeric_limits<float>::quiet_NaN();
+    }
+    cpu::product_args args{};
+    args.a = args.b = c.get();
+    args.c = c.floats();
+    args.ldc = args.ld_out = width;
+    args.accumulate = true;
+    args.out = static_cast<std::uint16_t *>(static_cast<void *>(out.get()));
+    args.last = last;
+    args.stream = last == 0 && vectors % 2 == 0 && m % 2 == 0;
+    k.product(args, m, vectors);
+    cpu::settle_stores();
+    const dim columns = last == 0 ? width : width - k.lanes + last;
+    for (dim i = 0; i < count + width; ++i) {
+        const bool written = i < count && i % width < columns;
+        const bf16 expected = conv::round_to<bf16>(written ? c.floats()[i] : 0.0F);
+        if (written && std::isnan(c.floats()[i])) {
+            ASSERT_TRUE(std::isnan(conv::to_float(bf16{args.out[i]})));
+        } else {
+            ASSERT_EQ(args.out[i], written ? static_cast<std::uint16_t>(expected) : 0xffff)
+                << i << " of " << m << 'x' << width << (subnormal ? " subnormal" : "");
+        }
+    }
+}
+
+TEST(kernels, every_block_leaves_as_bf16_exactly) {
+    for_each_kernels([](const kernel_set &k, data_type, std::uint64_t) {
+        if (k.format != operand_format::dot2) return;
+        for (int vectors = 1; vectors <= k.max_vectors; ++vectors)
+            for (int m = 1; m <= k.max_m[vectors]; ++m)
+                for (const bool subnormal : {false, true})
+                    for (const dim last : {0, 1, k.lanes - 1}) {
+                        check_rounding(k, m, vectors, subnormal, last);
+                        if (testing::Test::HasFatalFailure()) return;
+                    }
     });
 }
 

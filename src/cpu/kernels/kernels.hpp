@@ -75,6 +75,13 @@ struct product_args {
     dim ld_out = 0;
     bool stream = false;  // results go past the caches: C or `out` and all its rows are on lines
     dim last = 0;  // columns of the last vector that are stored (not amx, no accumulate); 0: all
+    // Memory that will be used soon, asked for on the way: two lines with each k unit, as many as
+    // there are units for. In one go they would wait for each other, and the product for them.
+    struct soon {
+        const char *at = nullptr;
+        dim step = 0, count = 0;  // bytes from a pair of lines to the next; pairs
+    };
+    soon fetch[2] = {};  // one after the other
     // amx only, all in bytes: from the first to the second tile of A (rows 16–31) and of B (columns
     // 16–31), from one row of a tile to the next, from one part of a split value to the next.
     dim a_tile = 0, b_tile = 0;

@@ -184,10 +184,22 @@ value_range scan(const pack_args &p) {
     with_element(p.type, [&](auto e) {
         using E = decltype(e);
         const auto *in = static_cast<const typename E::type *>(p.in);
-        for (dim x = p.lo; x < p.hi; ++x)
-            for (dim c = 0; c < p.channels; c += V::lanes * F::k_per_unit)
-                static_cast<void>(
-                    F::template units_at<E>(in + c + x * p.xs, p.channels - c, watch));
+        // Positions without gaps are one row.
+        const bool dense = p.xs == p.channels && p.lo < p.hi;
+        const dim first = dense ? 0 : p.lo, last = dense ? 1 : p.hi;
+        const dim row = dense ? (p.hi - p.lo) * p.channels : p.channels;
+        if (dense) in += p.lo * p.xs;
+        constexpr dim step = V::lanes * F::k_per_unit;
+        F::watch seen;  // in registers
+        for (dim x = first; x < last; ++x) {
+            const auto *from = in + x * p.xs;
+            dim c = 0;
+#pragma GCC unroll 4
+            for (; c + step <= row; c += step)
+                static_cast<void>(F::template units_at<E>(from + c, step, seen));
+            if (c < row) static_cast<void>(F::template units_at<E>(from + c, row - c, seen));
+        }
+        watch = seen;
     });
     return watch.found();
 }

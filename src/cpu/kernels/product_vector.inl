@@ -31,103 +31,215 @@ template <int N, typename Element>
     for (int n = 0; n < N; ++n) V::template stream_as<E>(to + n * V::lanes, acc[n]);
 }
 
+/// Goes through the lists of product_args::fetch.
+template <bool Fetches>
+class fetch_walk {
+public:
+    explicit fetch_walk(const product_args &p) : next_(p.fetch), end_(p.fetch + 2), at_(p.b) {}
+
+    /// How many of `steps` steps belong to one list.
+    dim take(dim steps) {
+        if constexpr (!Fetches) return steps;
+        while (left_ == 0 && next_ != end_) {
+            at_ = next_->at;
+            step_ = next_->step;
+            left_ = next_++->count;
+        }
+        if (left_ == 0) {
+            step_ = 0;
+            return steps;
+        }
+        const dim n = left_ < steps ? left_ : steps;
+        left_ -= n;
+        return n;
+    }
+    [[gnu::always_inline]] void fetch() {
+        if constexpr (!Fetches) return;
+        __builtin_prefetch(at_, 0, 2);
+        __builtin_prefetch(at_ + 64, 0, 2);
+        at_ += step_;
+    }
+
+private:
+    const product_args::soon *next_, *end_;
+    const char *at_;
+    dim step_ = 0, left_ = 0;
+};
+
+/// Goes from row to row: left alone, the compiler holds the addresses of all rows from the start.
+template <typename Element, typename Row>
+[[gnu::always_inline]] inline void for_rows(int count, Element *at, dim pitch, Row &&row) {
+#pragma GCC unroll 32
+    for (int m = 0; m < count; ++m) {
+        row(m, at);
+        at += pitch;
+        __asm__("" : "+r"(at));
+    }
+}
+
+#ifdef __AVX512BF16__
+/// A row leaves as bf16, two vectors at a time; no value is subnormal, which would be flushed.
+template <int N>
+[[gnu::always_inline]] inline void leave_pairs(
+    std::uint16_t *to, const V::acc (&acc)[N], bool stream, dim last) {
+#pragma GCC unroll 4
+    for (int n = 0; n + 1 < N; n += 2) {
+        const auto pair = reinterpret_cast<__m512i>(_mm512_cvtne2ps_pbh(acc[n + 1], acc[n]));
+        if (stream)
+            _mm512_stream_si512(reinterpret_cast<__m512i *>(to + n * V::lanes), pair);
+        else if (n + 2 < N || last == 0)
+            _mm512_storeu_si512(to + n * V::lanes, pair);
+        else
+            _mm512_mask_storeu_epi16(
+                to + n * V::lanes, (__mmask32{1} << (V::lanes + last)) - 1, pair);
+    }
+    if constexpr (N % 2 != 0) {
+        const auto one = reinterpret_cast<__m256i>(_mm512_cvtneps_pbh(acc[N - 1]));
+        auto *at = reinterpret_cast<__m256i *>(to + (N - 1) * V::lanes);
+        if (stream)
+            _mm256_stream_si256(at, one);
+        else if (last == 0)
+            _mm256_storeu_si256(at, one);
+        else
+            _mm256_mask_storeu_epi16(at, V::first(last), one);
+    }
+}
+
+/// Any block leaves as bf16.
+[[gnu::noinline, gnu::cold]] inline void leave_rows(
+    const product_args &p, const V::acc *acc, int rows, int vectors) {
+    for (int m = 0; m < rows; ++m)
+        for (int n = 0; n < vectors; ++n) {
+            std::uint16_t *to = p.out + m * p.ld_out + n * V::lanes;
+            if (n + 1 == vectors && p.last != 0)
+                V::store_as_n<bf16_element>(to, *acc++, p.last);
+            else
+                V::store_as<bf16_element>(to, *acc++);
+        }
+}
+
+/// A block leaves as bf16.
 template <int M, int N>
+[[gnu::always_inline]] inline void leave_bf16(const product_args &p, const V::acc (&acc)[M][N]) {
+    V::acc least[2] = {V::set1(1), V::set1(1)};
+#pragma GCC unroll 32
+    for (int m = 0; m < M; ++m)
+#pragma GCC unroll 8
+        for (int n = 0; n < N; ++n)
+            least[(m + n) % 2] = _mm512_range_ps(least[(m + n) % 2], acc[m][n], 10);
+    const V::acc smallest = _mm512_range_ps(least[0], least[1], 10);
+    // Zeros take the long way too; they are rare.
+    constexpr float normal = 1.17549435e-38F;
+    if (_mm512_cmp_ps_mask(smallest, V::set1(normal), _CMP_LT_OQ) != 0) {
+        V::acc copy[M][N];  // whose address may be taken
+#pragma GCC unroll 32
+        for (int m = 0; m < M; ++m)
+#pragma GCC unroll 8
+            for (int n = 0; n < N; ++n) copy[m][n] = acc[m][n];
+        return leave_rows(p, copy[0], M, N);
+    }
+    const bool stream = p.stream;
+    const dim last = p.last;
+    for_rows(M, p.out, p.ld_out,
+        [&](int m, std::uint16_t *to) { leave_pairs<N>(to, acc[m], stream, last); });
+}
+#endif
+
+/// `Fetches`: there are lists of memory to ask for on the way.
+template <int M, int N, bool Fetches>
 void product_block(const product_args &p) {
     // In registers from the start: loops that are not unrolled would build the block on the stack.
     typename V::acc acc[M][N];
-    float *const c = p.c;
-    const dim ldc = p.ldc;
 #pragma GCC unroll 32
     for (int m = 0; m < M; ++m)
 #pragma GCC unroll 8
         for (int n = 0; n < N; ++n) acc[m][n] = V::zero();
-    if (p.accumulate) {
-#pragma GCC unroll 32
-        for (int m = 0; m < M; ++m)
+    if (p.accumulate)
+        for_rows(M, p.c, p.ldc, [&](int m, const float *from) {
 #pragma GCC unroll 8
-            for (int n = 0; n < N; ++n) acc[m][n] = V::load_acc(c + m * ldc + n * V::lanes);
-    }
+            for (int n = 0; n < N; ++n) acc[m][n] = V::load_acc(from + n * V::lanes);
+        });
     // Row m is at a + m·a_m. One pointer serves three rows ([p], [p + a_m], [p + 2·a_m]), so that
     // all of them fit the integer registers.
     constexpr int groups = (M + 2) / 3;
     const dim a_m = p.a_m, a_step = p.a_step, b_step = p.b_step;
+    fetch_walk<Fetches> ahead(p);
     for (dim r = 0; r < p.runs; ++r) {
         const char *a[groups];
 #pragma GCC unroll 16
         for (int g = 0; g < groups; ++g) a[g] = p.a + p.a_run[r] + 3 * g * a_m;
         const char *b = p.b + p.b_run[r];
-        for (dim k = 0; k < p.k; ++k) {
-            typename V::unit bv[N];
+        for (dim left = p.k; left > 0;) {
+            dim k = ahead.take(left);
+            left -= k;
+            for (; k > 0; --k) {
+                typename V::unit bv[N];
 #pragma GCC unroll 8
-            for (int n = 0; n < N; ++n) bv[n] = V::load(b + n * (4 * V::lanes));
+                for (int n = 0; n < N; ++n) bv[n] = V::load(b + n * (4 * V::lanes));
 #pragma GCC unroll 32
-            for (int m = 0; m < M; ++m) {
-                const char *const am = a[m / 3] + (m % 3) * a_m;
-                if constexpr (N == 1) {
-                    acc[m][0] = F::madd_at(acc[m][0], am, bv[0]);
-                } else {
-                    const typename V::unit av = V::broadcast(am);
+                for (int m = 0; m < M; ++m) {
+                    const char *const am = a[m / 3] + (m % 3) * a_m;
+                    if constexpr (N == 1) {
+                        acc[m][0] = F::madd_at(acc[m][0], am, bv[0]);
+                    } else {
+                        const typename V::unit av = V::broadcast(am);
 #pragma GCC unroll 8
-                    for (int n = 0; n < N; ++n) acc[m][n] = V::madd(acc[m][n], av, bv[n]);
+                        for (int n = 0; n < N; ++n) acc[m][n] = V::madd(acc[m][n], av, bv[n]);
+                    }
                 }
-            }
 #pragma GCC unroll 16
-            for (int g = 0; g < groups; ++g) {
-                a[g] += a_step;
-                // Keeps the pointers apart: left alone, the compiler derives them all from one and
-                // spends more instructions on addresses than on arithmetic.
-                __asm__("" : "+r"(a[g]));
+                for (int g = 0; g < groups; ++g) {
+                    a[g] += a_step;
+                    // Keeps the pointers apart: left alone, the compiler derives them all from one
+                    // and spends more instructions on addresses than on arithmetic.
+                    __asm__("" : "+r"(a[g]));
+                }
+                b += b_step;
+                ahead.fetch();
             }
-            b += b_step;
         }
     }
-    if (p.stream && p.out == nullptr) {
-#pragma GCC unroll 32
-        for (int m = 0; m < M; ++m) stream_row<N>(c + m * ldc, acc[m]);
-        return;
-    }
-    if (p.out == nullptr && p.last == 0) {
-#pragma GCC unroll 32
-        for (int m = 0; m < M; ++m)
-#pragma GCC unroll 8
-            for (int n = 0; n < N; ++n) V::store_acc(c + m * ldc + n * V::lanes, acc[m][n]);
-        return;
-    }
+#ifdef __AVX512BF16__
     if constexpr (F::only_bf16)
-        if (p.out != nullptr) {
-            if (p.stream) {
-#pragma GCC unroll 32
-                for (int m = 0; m < M; ++m) stream_row<N>(p.out + m * p.ld_out, acc[m]);
-                return;
-            }
-#pragma GCC unroll 32
-            for (int m = 0; m < M; ++m) store_row<N>(p.out + m * p.ld_out, acc[m], p.last);
-            return;
-        }
-#pragma GCC unroll 32
-    for (int m = 0; m < M; ++m) store_row<N>(c + m * ldc, acc[m], p.last);
+        if (p.out != nullptr) return leave_bf16(p, acc);
+#endif
+    if (p.stream) {
+        for_rows(M, p.c, p.ldc, [&](int m, float *to) { stream_row<N>(to, acc[m]); });
+        return;
+    }
+    if (p.last != 0) {
+        for_rows(M, p.c, p.ldc, [&](int m, float *to) { store_row<N>(to, acc[m], p.last); });
+        return;
+    }
+    for_rows(M, p.c, p.ldc, [&](int m, float *to) {
+#pragma GCC unroll 8
+        for (int n = 0; n < N; ++n) V::store_acc(to + n * V::lanes, acc[m][n]);
+    });
 }
 
 using block_function = void (*)(const product_args &);
 
-template <int N, int M>
+template <bool Fetches, int N, int M>
 constexpr void fill_blocks(block_function *table) {
-    table[M] = product_block<M, N>;
-    if constexpr (M > 1) fill_blocks<N, M - 1>(table);
+    table[M] = product_block<M, N, Fetches>;
+    if constexpr (M > 1) fill_blocks<Fetches, N, M - 1>(table);
 }
 
-/// table[vectors][m]; heights are V::max_m[vectors].
+/// of[vectors][m]; heights are V::max_m[vectors].
+template <bool Fetches>
 struct block_table {
     block_function of[5][33] = {};
     constexpr block_table() {
-        fill_blocks<1, V::max_m[1]>(of[1]);
-        fill_blocks<2, V::max_m[2]>(of[2]);
-        fill_blocks<3, V::max_m[3]>(of[3]);
-        fill_blocks<4, V::max_m[4]>(of[4]);
+        fill_blocks<Fetches, 1, V::max_m[1]>(of[1]);
+        fill_blocks<Fetches, 2, V::max_m[2]>(of[2]);
+        fill_blocks<Fetches, 3, V::max_m[3]>(of[3]);
+        fill_blocks<Fetches, 4, V::max_m[4]>(of[4]);
     }
 };
 
 void product(const product_args &p, int m, int vectors) {
-    static constexpr block_table table{};
-    table.of[vectors][m](p);
+    static constexpr block_table<false> plain{};
+    static constexpr block_table<true> fetching{};
+    const bool fetches = (p.fetch[0].count | p.fetch[1].count) != 0;
+    (fetches ? fetching.of : plain.of)[vectors][m](p);
 }
