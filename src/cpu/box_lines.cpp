@@ -1,5 +1,7 @@
 #include "cpu/box_lines.hpp"
 
+#include "cpu/streaming.hpp"
+
 namespace convgrad::cpu {
 namespace {
 
@@ -21,6 +23,12 @@ box_lines box_of(const void *data, data_type type, const conv::data_strides &str
 }
 
 }  // namespace
+
+bool worth_asking(const conv::problem &p) {
+    const tensor_bytes bytes = bytes_of_data(p);
+    const auto most = static_cast<double>(stream_above().load(std::memory_order_relaxed));
+    return 2 * (bytes.src + bytes.dst) > most;
+}
 
 box_lines patch_box(const void *data, data_type type, const conv::data_strides &strides,
     const channel_range &channels, const axis_walk (&walk)[3], const axis_patch (&patch)[3],

@@ -82,6 +82,10 @@ private:
     std::size_t used_ = 0;
 };
 
+/// Whether src and dst are more than will be found in the last cache; otherwise asking costs more
+/// than it gains.
+bool worth_asking(const conv::problem &p);
+
 /// Channels [first, first + count) of an image.
 struct channel_range {
     dim n, first, count;

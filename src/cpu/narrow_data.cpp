@@ -64,10 +64,11 @@ dim narrow_data::chunk_channels(dim chunk) const {
 }
 
 bool narrow_data::in_quads() const {
-    return kernels_.quad_product != nullptr && chunks_ == 1 && roles_.in.c == 1
-           && roles_.out_c % 4 == 0
-           && (roles_.in_c % 8 == 0
-               || (roles_.in_c == 4 && p_.groups % 2 == 0 && groups_ % 2 == 0));
+    if (kernels_.quad_product == nullptr || chunks_ > 1 || roles_.in.c != 1) return false;
+    // One vector of f32 sums would need a load for each product.
+    if (roles_.out_c % 4 != 0 || roles_.out_c * kernels_.k_per_unit < 8) return false;
+    return roles_.in_c % quad_channels() == 0
+           || (2 * roles_.in_c == quad_channels() && p_.groups % 2 == 0 && groups_ % 2 == 0);
 }
 
 void narrow_data::choose(int threads) {
@@ -81,9 +82,9 @@ void narrow_data::choose(int threads) {
                    + roles_.out_c
                          * static_cast<dim>(walk_[0].phases.size() * walk_[1].phases.size()
                                             * walk_[2].phases.size()));
-    if (in_quads()) {  // 16-bit, and a row of C at a time
-        groups_ = std::min(2 * groups_, p_.groups);
-        each = 2 * groups_ * roles_.in_c;
+    if (in_quads()) {  // a row of C at a time, and whole lines of 16-bit values too
+        groups_ = std::min(kernels_.k_per_unit * groups_, p_.groups);
+        each = 4 * groups_ * units(roles_.in_c);
     }
     dim positions = std::max<dim>(64, tile_bytes / each);
     const dim tasks_per_tile = div_up(p_.groups, groups_) * p_.mb;
@@ -102,11 +103,8 @@ void narrow_data::settle() {
         tiles_[a] = div_up(walk_[a].longest, tile_[a]);
     }
     const dim slack = most_vectors * kernels_.lanes;
-    pixels_ =
-        kernels_.quad_product != nullptr && chunks_ == 1 && roles_.in.c == 1
-        && roles_.out_c % 4 == 0
-        && (roles_.in_c % 8 == 0 || (roles_.in_c == 4 && p_.groups % 2 == 0 && groups_ % 2 == 0));
-    pixel_bytes_ = round_up_to(2 * groups_ * roles_.in_c, 64);
+    pixels_ = in_quads();
+    pixel_bytes_ = round_up_to(4 * units(groups_ * roles_.in_c), 64);
     patch_pitch_ = round_up_to(patch_positions, 16);
     plane_pitch_ = round_up_to((tile_[1] - 1) * patch_[2].length + tile_[2], kernels_.lanes);
     c_pitch_ = round_up_to(tile_[0] * plane_pitch_ + slack, 16);
@@ -120,6 +118,8 @@ void narrow_data::settle() {
                                       : 4 * index * units(k_chunk_) * roles_.out_c);
     }
     keep_weights_ = 4 * chunks_ * weights_units() <= weights_most;
+    // Quads of pairs read and write row by row, which the hardware follows.
+    ahead_ = worth_asking(p_) && (!pixels_ || kernels_.k_per_unit == 1);
     group_blocks_ = div_up(p_.groups, groups_);
     const dim per_image = group_blocks_ * tiles_[0] * tiles_[1] * tiles_[2];
     images_per_task_ = std::max<dim>(1, div_up(per_image * p_.mb, most_tasks));
@@ -287,13 +287,14 @@ void narrow_data::run_task(scratch &s, const task &t, const task *next) const {
             exact_->run_task(other, t, next);
             return;
         }
-        if (!pixels_) plan_ahead(s, t, chunk, next);
+        if (ahead_) plan_ahead(s, t, chunk, next);
         multiply(s, t, chunk);
     }
     // A padded tap must contribute nothing, but 0 · ∞ is NaN. Only what needs it is summed again:
     // tiles depend on the number of threads, results must not.
+    if (pixels_) return;
     if (s.weights_range.nonfinite && t.padded) multiply_careful(s, t);
-    if (!pixels_) store_tile(s, t);
+    store_tile(s, t);
 }
 
 /// [group][tap][unit of reduced channels][output channel]
@@ -409,22 +410,27 @@ bool narrow_data::worth_cutting(const task &t, const conv_phase &f, dim rows) co
 void narrow_data::multiply_careful(const scratch &s, const task &t) const {
     for (std::size_t ph = 0; ph < taps_of_.phases.size(); ++ph) {
         const conv_phase &f = taps_of_.phases[ph];
-        dim length[3], y[3];
+        dim length[3];
         if (!phase_length(f, t, length)) continue;
-        for (dim c = 0; c < t.groups * roles_.out_c; ++c)
-            for (y[0] = 0; y[0] < length[0]; ++y[0])
-                for (y[1] = 0; y[1] < length[1]; ++y[1])
-                    for (y[2] = 0; y[2] < length[2]; ++y[2]) {
-                        const dim at[3] = {t.t0[0] + y[0], t.t0[1] + y[1], t.t0[2] + y[2]};
-                        const dim group = t.first_group + c / roles_.out_c;
-                        if (!needs_care(p_, roles_, walk_, f, *t.data, group, c % roles_.out_c, at))
-                            continue;
-                        s.c[(static_cast<dim>(ph) * groups_ * roles_.out_c + c) * c_pitch_
-                            + y[0] * plane_pitch_ + y[1] * patch_[2].length + y[2]] =
-                            careful_sum(
-                                p_, roles_, walk_, f, *t.data, t.n, group, c % roles_.out_c, at);
-                    }
+        for (dim d = 0; d < length[0]; ++d)
+            for (dim h = 0; h < length[1]; ++h)
+                sum_carefully(t, f, d, h, length[2],
+                    s.c + static_cast<dim>(ph) * groups_ * roles_.out_c * c_pitch_
+                        + d * plane_pitch_ + h * patch_[2].length);
     }
+}
+
+/// What needs it of row (d, h) of a phase of the tile, which C has at `c`.
+void narrow_data::sum_carefully(
+    const task &t, const conv_phase &f, dim d, dim h, dim count, float *c) const {
+    for (dim channel = 0; channel < t.groups * roles_.out_c; ++channel)
+        for (dim w = 0; w < count; ++w) {
+            const dim at[3] = {t.t0[0] + d, t.t0[1] + h, t.t0[2] + w};
+            const dim group = t.first_group + channel / roles_.out_c, o = channel % roles_.out_c;
+            if (!needs_care(p_, roles_, walk_, f, *t.data, group, o, at)) continue;
+            c[pixels_ ? w * groups_ * roles_.out_c + channel : channel * c_pitch_ + w] =
+                careful_sum(p_, roles_, walk_, f, *t.data, t.n, group, o, at);
+        }
 }
 
 void narrow_data::store_tile(const scratch &s, const task &t) const {
@@ -453,8 +459,8 @@ void narrow_data::store_row(const scratch &s, const task &t, const conv_phase &f
     args.xs = roles_.out.x[2] * walk_[2].out_step;
     args.channels = t.groups * roles_.out_c;
     args.count = count;
-    // Sums of quads start at 0 and meet no product that underflows: none is -0.
-    args.bias = pixels_ && !p_.bias ? nullptr : s.bias;
+    // Sums of pairs in quads start at 0 and meet no product that underflows: none is -0.
+    args.bias = pixels_ && kernels_.k_per_unit > 1 && !p_.bias ? nullptr : s.bias;
     args.add_cs = p_.add_strides.c;
     args.add_xs = p_.add_strides.x[2] * walk_[2].out_step;
     args.accumulate = p_.accumulate;

@@ -44,9 +44,11 @@ private:
     [[nodiscard]] scratch lay_out(memory_walk &memory) const;
     [[nodiscard]] std::size_t scratch_bytes() const;
     [[nodiscard]] dim units(dim channels) const { return div_up(channels, kernels_.k_per_unit); }
-    /// Groups that share a unit of eight channels, units of a group (or of two), and its vectors.
-    [[nodiscard]] dim quad_groups() const { return roles_.in_c == 4 ? 2 : 1; }
-    [[nodiscard]] dim quad_units() const { return div_up(roles_.in_c, 8); }
+    /// Channels of a unit of 16 bytes, groups that share one, units of a group (or of two), and its
+    /// vectors.
+    [[nodiscard]] dim quad_channels() const { return 4 * kernels_.k_per_unit; }
+    [[nodiscard]] dim quad_groups() const { return div_up(quad_channels(), roles_.in_c); }
+    [[nodiscard]] dim quad_units() const { return div_up(roles_.in_c, quad_channels()); }
     [[nodiscard]] dim quad_vectors() const { return roles_.out_c / 4; }
     /// Of a chunk, and of all that are held at once. (Quads take as much.)
     [[nodiscard]] dim weights_units() const {
@@ -68,10 +70,11 @@ private:
     [[nodiscard]] value_range pack_patch(const scratch &s, const task &t, dim chunk) const;
     [[nodiscard]] value_range pack_pixels(const scratch &s, const task &t) const;
     void pack_quads(scratch &s, const task &t) const;
-    void multiply_pixels(const scratch &s, const task &t) const;
+    void multiply_pixels(scratch &s, const task &t) const;
     void multiply(scratch &s, const task &t, dim chunk) const;
     [[nodiscard]] bool worth_cutting(const task &t, const conv_phase &f, dim rows) const;
     void multiply_careful(const scratch &s, const task &t) const;
+    void sum_carefully(const task &t, const conv_phase &f, dim d, dim h, dim count, float *c) const;
     void store_tile(const scratch &s, const task &t) const;
     void store_row(const scratch &s, const task &t, const conv_phase &f, dim d, dim h, dim count,
         const float *c) const;
@@ -94,6 +97,7 @@ private:
     dim pixel_bytes_ = 0;  // from position to position of the patch then
     dim k_chunk_ = 1, chunks_ = 1;
     bool keep_weights_ = true;  // of all chunks
+    bool ahead_ = false;        // memory is asked for
     dim images_per_task_ = 1, tasks_ = 0;
     int workers_ = 1;
     std::unique_ptr<narrow_data> exact_;

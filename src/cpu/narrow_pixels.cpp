@@ -12,42 +12,48 @@ constexpr dim most_quads = 4;  // vectors of a product
 
 }  // namespace
 
-/// [unit's groups][tap][unit of eight channels][vector of four outputs][output][pair]
+/// [unit's groups][tap][unit of channels][vector of four outputs][output][channel or pair]
 void narrow_data::pack_quads(scratch &s, const task &t) const {
-    const dim together = quad_groups(), pairs = 4 / together, vectors = quad_vectors();
-    const auto *weights = static_cast<const bf16 *>(t.data->weights);
+    const dim together = quad_groups(), each = kernels_.k_per_unit, lanes = 4 / together;
     unit_writer unit{kernels_, {}};
-    char *out = s.weights;
-    for (dim g = 0; g < t.groups; g += together)
-        for (dim tap = 0; tap < taps_; ++tap)
-            for (dim k = 0; k < quad_units(); ++k)
-                for (dim o = 0; o < 4 * vectors; ++o)
-                    for (dim q = 0; q < 4; ++q, out += 4) {
-                        const bf16 *from = weights + (t.first_group + g + q / pairs) * p_.weights.g
-                                           + taps_of_.weights[static_cast<std::size_t>(tap)]
-                                           + (8 * k + 2 * (q % pairs)) * roles_.weights_in
-                                           + o * roles_.weights_out;
-                        const std::uint32_t bits = unit(from, roles_.weights_in, 2);
-                        std::memcpy(out, &bits, 4);
-                    }
+    const auto pack = [&](const auto *weights) {
+        char *out = s.weights;
+        for (dim g = 0; g < t.groups; g += together)
+            for (dim tap = 0; tap < taps_; ++tap)
+                for (dim k = 0; k < quad_units(); ++k)
+                    for (dim o = 0; o < roles_.out_c; ++o)
+                        for (dim q = 0; q < 4; ++q, out += 4) {
+                            const auto *from =
+                                weights + (t.first_group + g + q / lanes) * p_.weights.g
+                                + taps_of_.weights[static_cast<std::size_t>(tap)]
+                                + (quad_channels() * k + each * (q % lanes)) * roles_.weights_in
+                                + o * roles_.weights_out;
+                            const std::uint32_t bits = unit(from, roles_.weights_in, each);
+                            std::memcpy(out, &bits, 4);
+                        }
+    };
+    if (p_.type == data_type::f32) pack(static_cast<const float *>(t.data->weights));
+    if (p_.type == data_type::bf16) pack(static_cast<const bf16 *>(t.data->weights));
+    if (p_.type == data_type::f16) pack(static_cast<const f16 *>(t.data->weights));
     s.weights_range.merge(unit.range);
 }
 
 value_range narrow_data::pack_pixels(const scratch &s, const task &t) const {
+    const dim size = static_cast<dim>(size_of(p_.type));
     const char *in = static_cast<const char *>(roles_.input(*t.data))
-                     + 2 * (t.n * roles_.in.n + t.first_group * roles_.in_c);
+                     + size * (t.n * roles_.in.n + t.first_group * roles_.in_c);
     value_range range;
     for_each_patch_row(walk_, patch_, tile_, t.t0, t.length, [&](const patch_row &row) {
         if (row.in[0] < 0 || row.in[0] >= walk_[0].in_length) return;  // list_runs leaves them out
         range.merge(kernels_.pack_pixels(
-            {in + 2 * row.offset(roles_.in), p_.type, 1, roles_.in.x[2] * walk_[2].in_step,
+            {in + size * row.offset(roles_.in), p_.type, 1, roles_.in.x[2] * walk_[2].in_step,
                 t.groups * roles_.in_c, row.count, row.lo, row.hi, s.patch + row.at * pixel_bytes_},
             pixel_bytes_));
     });
     return range;
 }
 
-void narrow_data::multiply_pixels(const scratch &s, const task &t) const {
+void narrow_data::multiply_pixels(scratch &s, const task &t) const {
     const dim together = quad_groups(), vectors = quad_vectors(), columns = groups_ * roles_.out_c;
     const dim weights_bytes = 64 * taps_ * quad_units() * vectors;
     product_args args{};
@@ -67,7 +73,7 @@ void narrow_data::multiply_pixels(const scratch &s, const task &t) const {
                                 {tap_patch_.data(), tap_packed_.data()}, {s.runs, s.runs + taps_})
                                      : f.taps;
                 const dim row = d * patch_[1].length * patch_[2].length + h * patch_[2].length;
-                for (dim g = 0; g < t.groups; g += together)
+                for (dim g = 0; g < t.groups; g += together, s.ask())
                     for (dim v = 0; v < vectors; v += most_quads) {
                         const auto n = static_cast<int>(std::min(most_quads, vectors - v));
                         const dim blocks = div_up(length[2], kernels_.max_m[n]);
@@ -75,12 +81,15 @@ void narrow_data::multiply_pixels(const scratch &s, const task &t) const {
                         for (dim i = 0; i < blocks; ++i) {
                             const dim x = length[2] * i / blocks,
                                       m = length[2] * (i + 1) / blocks - x;
-                            args.a = s.patch + (row + x) * pixel_bytes_ + 2 * g * roles_.in_c;
+                            args.a =
+                                s.patch + (row + x) * pixel_bytes_ + 4 * units(g * roles_.in_c);
                             args.c = s.c + x * columns + g * roles_.out_c + 4 * v;
                             kernels_.quad_product(
                                 args, static_cast<int>(m), n, together > 1 ? roles_.out_c : 0);
                         }
                     }
+                if (s.weights_range.nonfinite && t.padded)
+                    sum_carefully(t, f, d, h, length[2], s.c);
                 store_row(s, t, f, d, h, length[2], s.c);
             }
     }

@@ -101,6 +101,7 @@ void narrow_weights::settle() {
     tap_patch_ = list_phases(walk_, patch_, p_.weights, p_.src).patch;
     tiles_all_ = p_.mb * tiles_[0] * tiles_[1] * tiles_[2];
     group_blocks_ = div_up(p_.groups, groups_);
+    ahead_ = worth_asking(p_);
 }
 
 /// Returns how evenly the parts keep threads busy.
@@ -238,7 +239,7 @@ void narrow_weights::run_tile(scratch &s, const task &t, const task &next) const
         multiply_careful(t);
         return;
     }
-    plan_ahead(s, t, next);
+    if (ahead_) plan_ahead(s, t, next);
     for (dim g = 0; g < t.groups; ++g) multiply(s, t, g);
 }
 

@@ -70,6 +70,7 @@ private:
     dim groups_ = 1, group_blocks_ = 1;                    // groups of one task
     dim tiles_all_ = 0, parts_ = 1, tasks_ = 0;
     int workers_ = 1;
+    bool ahead_ = false;  // memory is asked for
 };
 
 }  // namespace convgrad::cpu

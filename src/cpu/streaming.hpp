@@ -23,8 +23,8 @@ inline bool on_lines(const void *p, dim pitch, dim width) {
            && width % line_bytes == 0;
 }
 
-/// Bytes that a pass may read and write before its results go past the caches. Tests set it: what
-/// they compute would fit.
+/// Bytes that a pass may read and write before its results go past the caches (or, at half of it,
+/// memory is asked for ahead: box_lines.hpp). Tests set it: what they compute would fit.
 inline std::atomic<std::size_t> &stream_above() {
     static std::atomic<std::size_t> bytes = cache_sizes().l3;
     return bytes;
@@ -37,18 +37,27 @@ inline bool exceeds_caches(double read, double written) {
     return read + written > most && 2 * written > most;
 }
 
-/// The same for a data pass; what is accumulated was read, and is there.
-inline bool exceeds_caches(const conv::problem &p) {
-    if (p.accumulate) return false;
+/// Of the whole tensors.
+struct tensor_bytes {
+    double src, dst;
+};
+
+inline tensor_bytes bytes_of_data(const conv::problem &p) {
     double src = static_cast<double>(p.ic), dst = static_cast<double>(p.oc);
     for (const conv::axis &a : p.x) {
         src *= static_cast<double>(a.src);
         dst *= static_cast<double>(a.dst);
     }
-    const double bytes =
-        static_cast<double>(p.mb * p.groups) * static_cast<double>(size_of(p.type));
+    const double each = static_cast<double>(p.mb * p.groups) * static_cast<double>(size_of(p.type));
+    return {each * src, each * dst};
+}
+
+/// The same for a data pass; what is accumulated was read, and is there.
+inline bool exceeds_caches(const conv::problem &p) {
+    if (p.accumulate) return false;
+    const tensor_bytes bytes = bytes_of_data(p);
     const bool forward = p.what == conv::pass::forward;
-    return exceeds_caches(bytes * (forward ? src : dst), bytes * (forward ? dst : src));
+    return exceeds_caches(forward ? bytes.src : bytes.dst, forward ? bytes.dst : bytes.src);
 }
 
 /// Whether what kernels_.store() writes are whole lines, but for ends of long rows.

@@ -43,6 +43,9 @@ constexpr size sizes[] = {
     {"tiled.dot2", 1, 1, 64, 96, 5, 32, 3, 1},
     {"folded.fma", 1, 1, 3, 64, 9, 32, 3, 1},
     {"folded.dot2", 1, 1, 3, 64, 16, 32, 7, 2},
+    {"narrow.fma", 2, 6, 8, 8, 9, 17, 3, 1},  // asks for memory only
+    {"narrow.fma", 2, 1, 130, 3, 9, 17, 5, 2},
+    {"narrow.dot2", 2, 6, 8, 8, 9, 17, 3, 1},
     {"pointwise.fma", 2, 1, 24, 48, 16, 16, 1, 1},
     {"pointwise.fma", 1, 1, 17, 9, 5, 13, 1, 1},
     {"depthwise.fma", 1, 64, 1, 1, 8, 9, 3, 1},

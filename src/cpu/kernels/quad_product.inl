@@ -1,7 +1,8 @@
-// Products of pairs for small groups with channels side by side: a unit is eight channels of a
-// position, repeated in the four quarters of a vector. Lane (r, q) multiplies pair q of them by the
-// weights of output r, so that no lane is empty and no group meets another; the lanes of an output
-// are added up at the end. Included after struct V of AVX-512 BF16.
+// Products for small groups with channels side by side: a unit is sixteen bytes of a position,
+// which are eight channels as bf16 or four as f32, repeated in the four quarters of a vector. Lane
+// (r, q) multiplies pair (or channel) q of them by the weights of output r, so that no lane is
+// empty and no group meets another; the lanes of an output are added up at the end. Included after
+// struct V of AVX-512, with or without BF16.
 
 /// [first of quarter 0, 1, 2, 3][second of quarter …], by lanes.
 template <int First, int Second>

@@ -89,14 +89,25 @@ dim store_pairs(const store_args &p, dim x) {
 /// Channels side by side in C and out (NXC).
 template <typename E>
 void store_channels(const store_args &p) {
-    const bool plain = p.bias == nullptr && p.add == nullptr && !p.accumulate && !p.relu;
-    for (dim x = 0; x < p.count; ++x)
-        for (dim c = plain ? store_pairs<E>(p, x) : 0; c < p.channels; c += V::lanes) {
+    const bool alone = p.add == nullptr && !p.accumulate;
+    const bool plain = alone && p.bias == nullptr && !p.relu;
+    for (dim x = 0; x < p.count; ++x) {
+        const float *from = p.c + x * p.c_xs;
+        auto *out = static_cast<typename E::type *>(p.out) + x * p.xs;
+        dim c = plain ? store_pairs<E>(p, x) : 0;
+        for (; alone && c + V::lanes <= p.channels; c += V::lanes) {
+            typename V::vec v = V::template load_as<f32_element>(from + c);
+            if (p.bias != nullptr) v = V::add(v, V::template load_as<f32_element>(p.bias + c));
+            if (p.relu) v = V::relu(v);
+            put<E>(p, out + c, v);
+        }
+        for (; c < p.channels; c += V::lanes) {
             const dim n = smaller(V::lanes, p.channels - c);
-            typename V::vec v = V::template load_as_n<f32_element>(p.c + x * p.c_xs + c, n);
+            typename V::vec v = V::template load_as_n<f32_element>(from + c, n);
             if (p.bias != nullptr) v = V::add(v, V::template load_as_n<f32_element>(p.bias + c, n));
             leave<E>(p, v, c, x, n);
         }
+    }
 }
 
 /// Whether values leave as they are, but for bias and ReLU, for elements side by side.
