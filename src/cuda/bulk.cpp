@@ -75,6 +75,8 @@ private:
         const bulk_tile_size &tile = shape_.tile;
         bulk_args args = args_;
         const operand::place in = bind(args, p, shape_, store_, tile.columns, data, workspace, on);
+        if (args.by_engine != 0)
+            args.out = map_outputs(on, p, args.data.end.out, shape_.out, position_pitch(p));
         for (std::size_t i = 0; i < phases_.size(); ++i)
             if (!phases_[i].is_empty)
                 args.in[i] = map_pixels(on, p.type, in.data, in.strides, p.mb,
@@ -123,6 +125,7 @@ store_form find_store(const problem &p, wide channels, wide row) {
     store_form form{out.c == 1 && channels % 8 == 0 && out.n % 8 == 0 && out.x[0] % 8 == 0
                         && out.x[1] % 8 == 0 && out.x[2] % 8 == 0,
         1};
+    form.by_engine = form.along_channels && row == 0 && position_pitch(p) != 0;
     wide next = 1;
     for (std::size_t d = 3; d-- > 0; next *= length(d)) {
         if (is_backward(p) && p.x[d].stride != 1) return form;
@@ -144,6 +147,7 @@ operand::place bind(bulk_args &args, const problem &p, const merged_data &what,
     bind(args.data.end, p, data);
     const auto out = reinterpret_cast<std::uintptr_t>(args.data.end.out);
     args.along_channels = store.along_channels && out % 16 == 0 ? 1 : 0;
+    args.by_engine = store.by_engine && args.along_channels != 0 ? 1 : 0;
     args.unit = store.unit;
     while (out % (2 * static_cast<std::uintptr_t>(args.unit)) != 0) args.unit /= 2;
     auto *const room = static_cast<std::byte *>(workspace);

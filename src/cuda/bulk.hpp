@@ -21,7 +21,7 @@ constexpr bulk_tile_size bulk_size(int index, double rate) {
         tiles::rows, tiles::columns, tiles::at_once, tiles::threads, tiles::shared, index, rate};
 }
 /// In the order of the kernels.
-constexpr bulk_tile_size bulk_tile_sizes[] = {bulk_size<2, 64>(0, 46), bulk_size<1, 128>(1, 36),
+constexpr bulk_tile_size bulk_tile_sizes[] = {bulk_size<2, 64>(0, 54), bulk_size<1, 128>(1, 44),
     bulk_size<2, 128>(2, 42), bulk_size<1, 256>(3, 46)};
 
 /// The kernel for a tile, of the rows that start with `first`.
@@ -35,8 +35,8 @@ struct nominal {
     static constexpr wide multiprocessors = 132;
     static constexpr double clock = 1.7e9;
     static constexpr double products = 2048;    // of a multiprocessor in a cycle
-    static constexpr double tile_start = 2500;  // cycles
-    static constexpr double stored = 8;         // sums of a tile in a cycle
+    static constexpr double tile_start = 2000;  // cycles
+    static constexpr double stored = 9;         // sums of a tile in a cycle
     /// Rounds of tiles, one on each multiprocessor.
     static constexpr wide rounds(wide tiles) {
         return std::max<wide>(1, (tiles + multiprocessors - 1) / multiprocessors);
@@ -73,12 +73,17 @@ constexpr wide phases_of(const data_args &a) {
 struct store_form {
     bool along_channels;
     int unit;
+    bool by_engine = false;  // the copy engine may store
     /// Seconds that short pieces take beyond what whole ones take.
     [[nodiscard]] double seconds(const conv::problem &p, const architecture &on) const;
 };
 /// Of `channels` of a merged group. Positions run through images, or (`row` is not 0) through rows
 /// of that length.
 store_form find_store(const conv::problem &p, wide channels, wide row);
+
+/// From one position of the output to the next, in elements; 0: not all lie at one distance, or
+/// they are cut into phases.
+wide position_pitch(const conv::problem &p);
 
 /// Why the engine cannot walk so; empty if it can.
 std::string refuse_walk(std::span<const pixel_axis, 3> axes);
@@ -90,13 +95,14 @@ tensor_map map_pixels(const lane &on, data_type type, const void *data,
     const data_stride_args &strides, wide images, wide channels,
     std::span<const pixel_axis, 3> axes, bool three_axes, int pixels);
 
-/// Boxes of 64 channels by whole rows of `lengths` (columns, rows, images) of such a tensor.
-tensor_map map_rows(const lane &on, data_type type, const void *data,
-    const data_stride_args &strides, const conv::problem &p, wide channels,
-    std::span<const wide, 3> lengths);
 /// Boxes of 64 channels of one tap by `columns` rows of weights [row][tap][channel].
 tensor_map map_weights(const lane &on, data_type type, const void *data, wide rows, wide taps,
     wide channels, int columns);
+
+/// Slices of channels of a merged group by 64 of the output's positions, `pitch` from one to the
+/// next.
+tensor_map map_outputs(
+    const lane &on, const conv::problem &p, void *out, wide channels, wide pitch);
 
 /// The pointers of a data pass with tiles of `columns`: operands are read or packed, weights
 /// mapped. Returns where the input is.

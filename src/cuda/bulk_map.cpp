@@ -1,5 +1,6 @@
 // What the copy engine is told about tensors.
 #include <algorithm>
+#include <array>
 
 #include "cuda/bulk.hpp"
 
@@ -16,6 +17,34 @@ CUtensorMapDataType type_of(data_type type) {
 /// The last corner of the box that positions lie in, from the tensor's last one.
 wide upper_corner(const pixel_axis &a) {
     return a.start + (a.count - 1) * a.step - (a.length - 1);
+}
+
+/// Boxes of neighbouring elements of a tensor, fastest axis first; `steps` from its second on.
+template <std::size_t Rank>
+tensor_map map_boxes(const lane &on, data_type type, const void *data,
+    const std::array<wide, Rank> &lengths, const std::array<wide, Rank - 1> &strides,
+    const std::array<wide, Rank> &box, CUtensorMapSwizzle swizzle) {
+    constexpr wide element = 2, least_stride = 16;
+    cuuint64_t all[Rank], steps[Rank - 1];
+    cuuint32_t some[Rank], every[Rank];
+    for (std::size_t d = 0; d < Rank; ++d) {
+        all[d] = static_cast<cuuint64_t>(lengths[d]);
+        some[d] = static_cast<cuuint32_t>(box[d]);
+        every[d] = 1;
+        // The stride of a length of one is never used, but has to be one.
+        if (d > 0)
+            steps[d - 1] =
+                static_cast<cuuint64_t>(lengths[d] == 1 ? least_stride : strides[d - 1] * element);
+    }
+    CUtensorMap map;
+    on.on().check(
+        the_driver().cuTensorMapEncodeTiled(&map, type_of(type), Rank, const_cast<void *>(data),
+            all, steps, some, every, CU_TENSOR_MAP_INTERLEAVE_NONE, swizzle,
+            CU_TENSOR_MAP_L2_PROMOTION_L2_128B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE),
+        "describing a tensor's boxes to the copy engine");
+    tensor_map made;
+    std::copy_n(map.opaque, 16, made.words);
+    return made;
 }
 
 }  // namespace
@@ -73,47 +102,39 @@ tensor_map map_pixels(const lane &on, data_type type, const void *data,
     return made;
 }
 
-tensor_map map_rows(const lane &on, data_type type, const void *data,
-    const data_stride_args &strides, const conv::problem &p, wide channels,
-    std::span<const wide, 3> lengths) {
-    const bool backward = p.what == conv::pass::backward_data;
-    const auto size = [](wide n) { return static_cast<cuuint64_t>(n); };
-    const auto length = [&](std::size_t d) { return backward ? p.x[d].dst : p.x[d].src; };
-    // The stride of a length of one is never used, but has to be one.
-    const auto step = [&](wide of, wide stride) { return size(of == 1 ? 16 : stride * 2); };
-    const cuuint64_t all[] = {size(channels), size(length(2)), size(length(1)), size(p.mb)},
-                     steps[] = {step(length(2), strides.x[2]), step(length(1), strides.x[1]),
-                         step(p.mb, strides.n)};
-    const cuuint32_t box[] = {64, static_cast<cuuint32_t>(lengths[0]),
-        static_cast<cuuint32_t>(lengths[1]), static_cast<cuuint32_t>(lengths[2])},
-                     every[] = {1, 1, 1, 1};
-    CUtensorMap map;
-    on.on().check(
-        the_driver().cuTensorMapEncodeTiled(&map, type_of(type), 4, const_cast<void *>(data), all,
-            steps, box, every, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
-            CU_TENSOR_MAP_L2_PROMOTION_L2_128B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE),
-        "describing rows to the copy engine");
-    tensor_map made;
-    std::copy_n(map.opaque, 16, made.words);
-    return made;
-}
-
 tensor_map map_weights(const lane &on, data_type type, const void *data, wide rows, wide taps,
     wide channels, int columns) {
-    const cuuint64_t lengths[] = {static_cast<cuuint64_t>(channels), static_cast<cuuint64_t>(taps),
-        static_cast<cuuint64_t>(rows)},
-                     steps[] = {static_cast<cuuint64_t>(channels * 2),
-                         static_cast<cuuint64_t>(channels * taps * 2)};
-    const cuuint32_t box[] = {64, 1, static_cast<cuuint32_t>(columns)}, every[] = {1, 1, 1};
-    CUtensorMap map;
-    on.on().check(
-        the_driver().cuTensorMapEncodeTiled(&map, type_of(type), 3, const_cast<void *>(data),
-            lengths, steps, box, every, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
-            CU_TENSOR_MAP_L2_PROMOTION_L2_128B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE),
-        "describing weights to the copy engine");
-    tensor_map made;
-    std::copy_n(map.opaque, 16, made.words);
-    return made;
+    return map_boxes<3>(on, type, data, {channels, taps, rows}, {channels, channels * taps},
+        {64, 1, columns}, CU_TENSOR_MAP_SWIZZLE_128B);
+}
+
+wide position_pitch(const conv::problem &p) {
+    const bool backward = is_backward(p);
+    const conv::data_strides &out = backward ? p.src : p.dst;
+    wide pitch = 0, next = 0;
+    const auto follows = [&](wide length, wide stride) {
+        if (length == 1) return true;
+        if (pitch == 0) pitch = next = stride;
+        if (stride != next) return false;
+        next *= length;
+        return true;
+    };
+    for (std::size_t d = 3; d-- > 0;)
+        if ((backward && p.x[d].stride != 1)
+            || !follows(backward ? p.x[d].src : p.x[d].dst, out.x[d]))
+            return 0;
+    if (!follows(p.mb, out.n)) return 0;
+    return pitch == 0 ? out.n : pitch;
+}
+
+tensor_map map_outputs(
+    const lane &on, const conv::problem &p, void *out, wide channels, wide pitch) {
+    const bool backward = is_backward(p);
+    wide positions = p.mb;
+    for (const conv::axis &a : p.x) positions *= backward ? a.src : a.dst;
+    return map_boxes<3>(on, p.type, out,
+        {channels, p.groups * (backward ? p.ic : p.oc) / channels, positions}, {channels, pitch},
+        {bulk_slice, 1, 64}, CU_TENSOR_MAP_SWIZZLE_64B);
 }
 
 }  // namespace convgrad::cuda

@@ -112,6 +112,10 @@ public:
         args_.oc = static_cast<int>(shape_.merged.oc);
         args_.lines = static_cast<int>(shape_.lines);
         args_.three_axes = has_three_axes(p) ? 1 : 0;
+        wide rest = depth;
+        for (std::size_t d = 3; d-- > 0; rest /= p.x[d].dst)
+            args_.advance[d] = static_cast<int>(rest % p.x[d].dst);
+        args_.advance_image = static_cast<int>(rest);
         set_facts(name, on, made, engines::accuracy::accurate);
     }
     [[nodiscard]] std::string describe() const override {

@@ -81,9 +81,8 @@ void load_kernels(device &d) {
     for (auto i = static_cast<std::size_t>(kernel::wgmma_weights_n32_f32);
          i <= static_cast<std::size_t>(kernel::wgmma_weights_n128_tf32); ++i)
         allow(static_cast<kernel>(i), wgmma_weights_wide_shared);
-    for (auto i = static_cast<std::size_t>(kernel::halo_64_bf16);
-         i <= static_cast<std::size_t>(kernel::halo_128_f16); ++i)
-        allow(static_cast<kernel>(i), halo_tiles<64>::most_shared - 4096);
+    for (const kernel halo : {kernel::halo_bf16, kernel::halo_f16})
+        allow(halo, halo_tiles::most_shared);
     for (const kernel first : {kernel::bulk_data_256x64_bf16, kernel::bulk_weights_256x64_bf16})
         for (const bulk_tile_size &tile : bulk_tile_sizes)
             for (const data_type type : {data_type::bf16, data_type::f16})

@@ -157,9 +157,9 @@ TEST(cuda_choice, dense_16_bit_layers_take_the_copy_engine) {
                 EXPECT_EQ(choose(hopper, 56, 1, 1, 64), "cuda.bulk");
                 EXPECT_EQ(choose(hopper, 28, 3, 2), "cuda.bulk");
                 EXPECT_EQ(choose(ampere, 28, 3, 1), "cuda.dense");
-                // Taps of stride 1 share what is copied, where rows are stored in whole pieces.
-                const bool shares = what != pass::backward_weights && layout == data_layout::nxc;
-                EXPECT_EQ(choose(hopper, 56, 3, 1, 64), shares ? "cuda.halo" : "cuda.bulk");
+                // Taps of stride 1 share what is copied.
+                EXPECT_EQ(choose(hopper, 56, 3, 1, 64),
+                    what == pass::backward_weights ? "cuda.bulk" : "cuda.halo");
                 // Nine phases of positions are more than they know.
                 if (what == pass::backward_data) {
                     EXPECT_EQ(choose(hopper, 28, 3, 3), "cuda.wgmma");

@@ -149,6 +149,11 @@ TEST(cuda_products, layers_of_networks_are_exact) {
                     bench.run_reference();
                     gpu.run(bench);
                     ASSERT_EQ(bench.compare_exact(), "");
+                    // Many tiles of each block.
+                    cuda::limit_grids_for_testing(3);
+                    gpu.run(bench);
+                    cuda::limit_grids_for_testing(0);
+                    ASSERT_EQ(bench.compare_exact(), "");
                 }
 }
 

@@ -274,22 +274,30 @@ struct bulk_args {
     std::int32_t three_axes;
     std::int32_t along_channels;  // pieces of 16 bytes of channels are stored, else of positions:
     std::int32_t unit;            // so many positions at once
+    std::int32_t by_engine;       // the copy engine stores, through `out`
+    tensor_map out;               // slices of channels of a merged group by rows
 };
 
 constexpr int bulk_slice = 32;
-/// Bytes where a block puts sums in order, those of two warpgroups.
-constexpr int bulk_box = 2 * 64 * (bulk_slice * 2 + 16);
+/// Bytes where a warpgroup puts 64 rows of a slice in order: for its own stores, and for those of
+/// the copy engine.
+constexpr int bulk_own_box = 64 * (bulk_slice * 2 + 16), bulk_engine_box = 64 * bulk_slice * 2;
 /// A block computes 128·M rows by N columns; 64 terms of the sum are a stage.
 template <int M, int N>
 struct bulk_tiles {
     static constexpr int rows = 128 * M, columns = N;
     static constexpr int at_once = M == 1 && N == 128 ? 2 : 1;  // blocks of a multiprocessor
     static constexpr int stage = (rows + N) * 128, stages = at_once == 2 ? 3 : 4;  // stage: bytes
-    static constexpr int shared = stages * stage + bulk_box + 1024;
+    static constexpr int boxes = at_once == 2 ? 2 : 4;  // that the copy engine stores from
+    // Of a warpgroup: its boxes, or one of its own and the places of its rows.
+    static constexpr int room = boxes * bulk_engine_box;
+    static_assert(room >= bulk_own_box + 64 * M * 8);
+    // With what barriers take before it, to the next kilobyte: two blocks just fit.
+    static constexpr int shared = stages * stage + 2 * room + 1024 - 16 * stages;
     // Two warpgroups multiply, and a thread of another warp copies: of a third warpgroup, that
     // gives its registers up, where the others need them.
     static constexpr int threads = at_once == 2 ? 288 : 384;
-    static constexpr int copy_registers = 40, registers = 232;
+    static constexpr int copy_registers = 56, registers = 224;
 };
 
 /// Weights gradients of 16-bit types through the copy engine: see wgmma_bulk_weights.cu.
@@ -301,6 +309,8 @@ struct bulk_weights_args {
     std::int32_t src_channels, dst_channels;         // of one in the maps
     std::int32_t lines;                              // of 64 input channels
     std::int32_t start[3], step[3], offset_step[3];  // as in bulk_phase
+    std::int32_t advance[3];                         // of positions, from stage to stage
+    std::int32_t advance_image;
     std::int32_t three_axes;
 };
 

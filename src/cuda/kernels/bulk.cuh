@@ -75,6 +75,29 @@ __device__ inline void copy_weights(
                  : "memory");
 }
 
+/// The other way: 64 rows of a slice of channels, put into swizzled shared memory and
+/// published; what lies beside the tensor is not stored.
+__device__ inline void store_matrix(
+    const tensor_map &map, unsigned from, int channel, int group, int row) {
+    asm volatile(
+        "cp.async.bulk.tensor.3d.global.shared::cta.bulk_group [%0, {%2,%3,%4}], [%1];" ::"l"(
+            reinterpret_cast<std::uint64_t>(&map)),
+        "r"(from), "r"(channel), "r"(group), "r"(row)
+        : "memory");
+}
+__device__ inline void commit_stores() {
+    asm volatile("cp.async.bulk.commit_group;" ::: "memory");
+}
+/// Until no more than `Pending` groups of this thread's stores still read shared memory.
+template <int Pending>
+__device__ inline void await_reads() {
+    asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(Pending) : "memory");
+}
+/// Until all of them can be seen.
+__device__ inline void await_stores() {
+    asm volatile("cp.async.bulk.wait_group 0;" ::: "memory");
+}
+
 /// Gives registers up, or takes what others gave up: all threads of a warpgroup.
 template <int Registers>
 __device__ inline void shrink() {
@@ -88,6 +111,23 @@ __device__ inline void grow() {
 /// Until the 128 threads of warpgroup `which` are here.
 __device__ inline void meet(int which) {
     asm volatile("bar.sync %0, 128;" ::"r"(which + 1) : "memory");
+}
+/// The same: whether one of them says so.
+__device__ inline bool any(int which, bool mine) {
+    int result;
+    asm volatile("{\n.reg .pred p, q;\nsetp.ne.b32 p, %2, 0;\n"
+                 "bar.red.or.pred q, %1, 128, p;\nselp.b32 %0, 1, 0, q;\n}"
+                 : "=r"(result)
+                 : "r"(which + 1), "r"(mine ? 1 : 0)
+                 : "memory");
+    return result != 0;
+}
+/// Two warpgroups in turns: `which` waits until the other one has passed the turn on.
+__device__ inline void take_turn(int which) {
+    asm volatile("bar.sync %0, 256;" ::"r"(which + 3) : "memory");
+}
+__device__ inline void pass_turn(int which) {
+    asm volatile("bar.arrive %0, 256;" ::"r"((which ^ 1) + 3) : "memory");
 }
 
 /// Four matrices of 8 by 8 16-bit values, as sums hold them; lanes name their rows.
@@ -103,8 +143,9 @@ __device__ inline void store_matrices_turned(unsigned at, const unsigned (&r)[4]
                  : "memory");
 }
 
-/// A ring of stages between the thread that copies and the eight warps that compute.
-template <int Stages>
+/// A ring of stages between the thread that copies and the warps that compute, of which so many
+/// read each stage.
+template <int Stages, int Readers = 8>
 struct ring {
     unsigned memory, full, empty;  // addresses of the stages and of their barriers
     unsigned bytes;                // of a stage
@@ -118,7 +159,7 @@ struct ring {
     __device__ void open() const {
         for (int i = 0; i < Stages; ++i) {
             init(full + 8U * static_cast<unsigned>(i), 1);
-            init(empty + 8U * static_cast<unsigned>(i), 8);
+            init(empty + 8U * static_cast<unsigned>(i), Readers);
         }
         publish_barriers();
     }
@@ -136,6 +177,12 @@ struct ring {
             stage = 0;
             parity ^= 1U;
         }
+    }
+    /// Past stages that others read.
+    __device__ void skip(int stages) {
+        stage += stages;
+        parity ^= static_cast<unsigned>(stage / Stages) & 1U;
+        stage %= Stages;
     }
 };
 

@@ -5,29 +5,34 @@
 
 namespace convgrad::cuda {
 
-/// Data passes of stride 1 whose taps share what is copied: a tile is `rows` rows of `images`
-/// images, `width` positions each, of which those within the output count.
+/// Data passes of stride 1 whose taps share what is copied. Positions run through rows of `width`
+/// and images of `height` rows; those beside the output are computed and not stored.
 struct halo_args {
-    bulk_args bulk;  // in[0]: boxes of whole rows
-    std::int32_t width, rows, images;
-    std::int32_t box_pixels;    // of one image, with the rows and columns that taps reach
-    std::int32_t image_blocks;  // of 64 positions of one image
-    std::int32_t stage_bytes;   // of a box, in whole kilobytes
-    std::int32_t row_tiles, image_tiles;
+    bulk_args bulk;  // in[0]: boxes of positions, with what taps reach
+    std::int32_t width, height;
+    std::int32_t box_pixels;
+    std::int32_t stage_bytes;  // of a box, in whole kilobytes
+    std::int32_t position_tiles;
 };
 
-/// A block computes four blocks of 64 positions by N channels.
-template <int N>
+/// A warpgroup computes 256 positions by 64 channels.
 struct halo_tiles {
-    static constexpr int threads = 384, copy_registers = 40, registers = 232;
-    static constexpr int boxes = 2, taps = N == 64 ? 9 : 5;  // stages of both rings
-    static constexpr int tap_bytes = N * 128;
-    static constexpr int most_shared = 232448;
+    static constexpr int rows = 256, columns = 64, threads = 384;
+    static constexpr int copy_registers = 56, registers = 224;
+    static constexpr int boxes = 2, taps = 9;  // stages of both rings
+    static constexpr int tap_bytes = columns * 128;
+    // Of a warpgroup, where sums are put in order: so many positions of all channels at a time, and
+    // the places of all.
+    static constexpr int slice = 64;
+    static constexpr int pitch = 64 * 2 + 16;  // of rows of channels, and of positions
+    static constexpr int box = 64 * pitch, room = box + rows * 8;
+    static constexpr int most_shared = 232448 - 4096;
     static constexpr int most_stage =
-        (most_shared - 4096 - bulk_box - taps * tap_bytes) / boxes / 1024 * 1024;
+        (most_shared - 2 * room - taps * tap_bytes) / boxes / 1024 * 1024;
     static constexpr int shared(int stage_bytes) {
-        return boxes * stage_bytes + taps * tap_bytes + bulk_box + 1024;
+        return boxes * stage_bytes + taps * tap_bytes + 2 * room + 1024;
     }
 };
+static_assert(halo_tiles::slice == 64 && halo_tiles::columns == 64);
 
 }  // namespace convgrad::cuda

@@ -48,7 +48,8 @@ struct bulk_tile {
     }
 };
 
-/// Copies the lines of a tile, tap by tap.
+/// Copies the lines of a tile, tap by tap. One thread does, so that each step waits for the one
+/// before: what the loops need is in registers, and nothing is divided in them.
 template <int Rows, int Stages>
 __device__ inline void copy_tile(
     const bulk_args &q, const bulk_tile &tile, bulk::ring<Stages> &ring) {
@@ -58,27 +59,36 @@ __device__ inline void copy_tile(
     box.image = tile.find(tile.first_row, j);
     for (int d = 0; d < 3; ++d) box.x[d] = f.start[d] + q.step[d] * j[d];
     const tensor_map &in = q.in[tile.number];
-    const int first_weights = tile.group * q.out_channels + tile.first_column;
-    for (int l = 0; l < q.lines; ++l) {
-        box.channel = tile.group * q.channels + l * 64;
-        for (int t0 = 0; t0 < f.taps[0]; ++t0)
-            for (int t1 = 0; t1 < f.taps[1]; ++t1)
-                for (int t2 = 0; t2 < f.taps[2]; ++t2) {
-                    const int t[3] = {t0, t1, t2};
-                    int tap = 0;
-                    for (int d = 0; d < 3; ++d) {
-                        box.offset[d] =
-                            static_cast<unsigned short>(f.offset[d] + f.offset_step[d] * t[d]);
-                        tap = tap * static_cast<int>(q.data.x[d].kernel) + f.first_tap[d]
-                              + f.tap_step[d] * t[d];
-                    }
+    const int first_weights = tile.group * q.out_channels + tile.first_column, lines = q.lines;
+    const bool three_axes = q.three_axes != 0;
+    const int taps[3] = {f.taps[0], f.taps[1], f.taps[2]};
+    const int moves[3] = {f.offset_step[0], f.offset_step[1], f.offset_step[2]};
+    const int kernel_2 = static_cast<int>(q.data.x[2].kernel),
+              kernel_1 = static_cast<int>(q.data.x[1].kernel);
+    const int steps[3] = {
+        f.tap_step[0] * kernel_1 * kernel_2, f.tap_step[1] * kernel_2, f.tap_step[2]};
+    const int first_tap = (f.first_tap[0] * kernel_1 + f.first_tap[1]) * kernel_2 + f.first_tap[2];
+    const int offset[3] = {f.offset[0], f.offset[1], f.offset[2]};
+    box.channel = tile.group * q.channels;
+    for (int l = 0; l < lines; ++l, box.channel += 64) {
+        int at_0 = offset[0], tap_0 = first_tap;
+        for (int t0 = 0; t0 < taps[0]; ++t0, at_0 += moves[0], tap_0 += steps[0]) {
+            int at_1 = offset[1], tap_1 = tap_0;
+            for (int t1 = 0; t1 < taps[1]; ++t1, at_1 += moves[1], tap_1 += steps[1]) {
+                int at_2 = offset[2], tap = tap_1;
+                for (int t2 = 0; t2 < taps[2]; ++t2, at_2 += moves[2], tap += steps[2]) {
+                    box.offset[0] = static_cast<unsigned short>(at_0);
+                    box.offset[1] = static_cast<unsigned short>(at_1);
+                    box.offset[2] = static_cast<unsigned short>(at_2);
                     bulk::wait(ring.is_empty(), ring.parity ^ 1U);
                     bulk::expect(ring.is_full(), ring.bytes);
-                    bulk::copy_pixels(ring.at(), in, ring.is_full(), box, q.three_axes != 0);
+                    bulk::copy_pixels(ring.at(), in, ring.is_full(), box, three_axes);
                     bulk::copy_weights(ring.at() + Rows * line, q.weights, ring.is_full(), l * 64,
                         tap, first_weights);
                     ring.next();
                 }
+            }
+        }
     }
 }
 
@@ -93,20 +103,54 @@ __device__ inline wide find_output(const bulk_args &q, const bulk_tile &tile, in
     return at;
 }
 
+/// Where the rows of a warpgroup go.
+template <int M>
+__device__ inline void find_outputs(
+    const bulk_args &q, const bulk_tile &tile, wide *out_at, int first, int which) {
+    const int t = static_cast<int>(threadIdx.x) % 128;
+    bulk::meet(which);
+    if (t < 64)
+#pragma unroll
+        for (int m = 0; m < M; ++m)
+            out_at[m * 64 + t] = find_output(q, tile, tile.first_row + first + m * 64 + t);
+    bulk::meet(which);
+}
+
+/// Looks at what a warpgroup stored of a tile. Told by number: what is pointed at would have to lie
+/// in memory.
+template <typename T, int M, int N>
+__device__ __noinline__ void check_tile(
+    const bulk_args &q, unsigned number, const wide *out_at, int first) {
+    const bulk_tile tile(q, number, 128 * M, N);
+    for (int i = static_cast<int>(threadIdx.x) % 128; i < 64 * M * N; i += 128)
+        check_output<T>(q, tile, out_at[i / N], first + i / N, i % N);
+}
+
+template <typename T, int M, int N>
+__device__ inline void store_tile(const bulk_args &q, const bulk_tile &tile, unsigned number,
+    float (&sum)[M][N / 2], wide *out_at, unsigned box, int first, int which) {
+    slice_store<T> results(q, tile, out_at, box);
+    store_slices<M, N, bulk_tiles<M, N>::boxes>(
+        results, sum, [&](unsigned from, int m, int column) {
+            bulk::store_matrix(q.out, from, tile.first_column + column, tile.group,
+                tile.first_row + first + m * 64);
+        });
+    if (!results.has_special()) return;
+    if (q.by_engine != 0) {
+        if (threadIdx.x % 128 == 0) bulk::await_stores();
+        find_outputs<M>(q, tile, out_at, first, which);
+    }
+    check_tile<T, M, N>(q, number, out_at, first);
+    bulk::meet(which);
+}
+
 /// The sums of a warpgroup's rows.
 template <typename T, int M, int N, int Stages>
-__device__ inline void multiply_tile(const bulk_args &q, const bulk_tile &tile,
+__device__ inline void multiply_tile(const bulk_args &q, const bulk_tile &tile, unsigned number,
     bulk::ring<Stages> &ring, wide *out_at, unsigned box) {
     const int t = static_cast<int>(threadIdx.x), which = t / 128, first = which * 64 * M,
               steps = tile.taps() * q.lines;
-    bulk::meet(which);
-    if (t % 128 < 64)
-#pragma unroll
-        for (int m = 0; m < M; ++m) {
-            const int row = first + m * 64 + t % 128;
-            out_at[row] = find_output(q, tile, tile.first_row + row);
-        }
-    bulk::meet(which);
+    if (q.by_engine == 0) find_outputs<M>(q, tile, out_at, first, which);
     float sum[M][N / 2];
     bulk::sum_stages(sum, steps, ring, [&](float(&to)[M][N / 2]) {
         const std::uint64_t a = wgmma::describe(ring.at() + static_cast<unsigned>(first) * line),
@@ -120,7 +164,7 @@ __device__ inline void multiply_tile(const bulk_args &q, const bulk_tile &tile,
                         + static_cast<unsigned>(m) * (64 * line >> 4),
                     b + static_cast<unsigned>(k) * wgmma::next_terms, 1);
     });
-    store_sums<T, M, N>(q, tile, sum, out_at, box, first, which);
+    store_tile<T, M, N>(q, tile, number, sum, out_at, box, first, which);
 }
 
 template <typename T, int M, int N>
@@ -129,7 +173,6 @@ __device__ inline void bulk_data(const bulk_args &q) {
     constexpr int rows = shape::rows, stages = shape::stages;
     extern __shared__ unsigned char shared_bytes[];
     __shared__ __align__(8) std::uint64_t barriers[bulk::ring<stages>::barriers];
-    __shared__ wide out_at[rows];
     const unsigned memory = bulk::stages_at(shared_bytes);
     bulk::ring<stages> ring(memory, static_cast<unsigned>(__cvta_generic_to_shared(barriers)),
         static_cast<unsigned>(shape::stage));
@@ -137,7 +180,8 @@ __device__ inline void bulk_data(const bulk_args &q) {
     if (t == 0) ring.open();
     __syncthreads();
     const unsigned box =
-        memory + static_cast<unsigned>(stages * shape::stage + t / 128 * (bulk_box / 2));
+        memory + static_cast<unsigned>(stages * shape::stage + t / 128 % 2 * shape::room);
+    wide *const out_at = static_cast<wide *>(__cvta_shared_to_generic(box + bulk_own_box));
     bulk::in_roles<shape::threads, shape::copy_registers, shape::registers>(
         static_cast<unsigned>(q.data.tiles),
         [&](unsigned i) {
@@ -146,8 +190,11 @@ __device__ inline void bulk_data(const bulk_args &q) {
         },
         [&](unsigned i) {
             const bulk_tile tile(q, i, rows, N);
-            if (tile.first_row < tile.all_rows) multiply_tile<T, M, N>(q, tile, ring, out_at, box);
+            if (tile.first_row < tile.all_rows)
+                multiply_tile<T, M, N>(q, tile, i, ring, out_at, box);
         });
+    // Shared memory stays until all is stored.
+    if (t % 128 == 0) bulk::await_stores();
 }
 
 }  // namespace code

@@ -36,119 +36,135 @@ struct bulk_weights_tile {
     }
 };
 
-/// Copies the stages of a tile.
+/// Copies the stages of a tile. One thread does, so that each step waits for the one before: what
+/// the loop needs is in registers, and nothing is divided in it.
 template <int M, int N, int Stages>
 __device__ inline void copy_tile(
     const bulk_weights_args &q, const bulk_weights_tile &tile, bulk::ring<Stages> &ring) {
     const weights_args &p = q.weights;
-    bulk::box src[2 * M];
-    const int outs = min(N / 64, (q.oc - tile.first_out + 63) / 64);
+    const int steps = tile.steps, lines = tile.lines, ins = q.lines,
+              outs = min(N / 64, (q.oc - tile.first_out + 63) / 64);
+    const bool three_axes = q.three_axes != 0;
+    // Of each line: its channel, and how far its tap is away.
+    int channel[2 * M];
+    unsigned short offset[2 * M][3];
 #pragma unroll
     for (int i = 0; i < 2 * M; ++i) {
         const int l = tile.first_line + i;
-        int tap = l / q.lines;
-        src[i].channel = tile.group * q.src_channels + l % q.lines * 64;
+        int tap = l / ins;
+        channel[i] = tile.group * q.src_channels + l % ins * 64;
+#pragma unroll
         for (int d = 2; d >= 0; --d) {
             const int kernel = static_cast<int>(p.x[d].kernel);
-            src[i].offset[d] = static_cast<unsigned short>(tap % kernel * q.offset_step[d]);
+            offset[i][d] = static_cast<unsigned short>(tap % kernel * q.offset_step[d]);
             tap /= kernel;
         }
     }
-    for (int step = 0; step < tile.steps; ++step) {
-        int rest = static_cast<int>(tile.first) + step * depth, y[3];
-        for (int d = 2; d >= 0; --d) {
-            const int length = static_cast<int>(p.x[d].out);
-            y[d] = rest % length;
-            rest /= length;
-        }
-        bulk::wait(ring.is_empty(), ring.parity ^ 1U);
-        bulk::expect(ring.is_full(), static_cast<unsigned>(tile.lines + outs) * block);
+    int rest = static_cast<int>(tile.first), y[3], length[3], advance[3], start[3], step[3];
 #pragma unroll
-        for (int i = 0; i < 2 * M; ++i) {
-            if (i >= tile.lines) break;
-            src[i].image = rest;
-            for (int d = 0; d < 3; ++d) src[i].x[d] = q.start[d] + q.step[d] * y[d];
-            bulk::copy_pixels(ring.at() + static_cast<unsigned>(i) * block, q.src, ring.is_full(),
-                src[i], q.three_axes != 0);
-        }
-        bulk::box dst{0, {y[0], y[1], y[2]}, rest, {0, 0, 0}};
-        for (int i = 0; i < outs; ++i) {
-            dst.channel = tile.group * q.dst_channels + tile.first_out + i * 64;
-            bulk::copy_pixels(ring.at() + static_cast<unsigned>(2 * M + i) * block, q.dst,
-                ring.is_full(), dst, q.three_axes != 0);
-        }
+    for (int d = 2; d >= 0; --d) {
+        length[d] = static_cast<int>(p.x[d].out);
+        advance[d] = q.advance[d];
+        start[d] = q.start[d];
+        step[d] = q.step[d];
+        y[d] = rest % length[d];
+        rest /= length[d];
+    }
+    const int advance_image = q.advance_image,
+              first_out = tile.group * q.dst_channels + tile.first_out;
+    const unsigned bytes = static_cast<unsigned>(lines + outs) * block;
+    for (int s = 0; s < steps; ++s) {
+        bulk::wait(ring.is_empty(), ring.parity ^ 1U);
+        bulk::expect(ring.is_full(), bytes);
+#pragma unroll
+        for (int i = 0; i < 2 * M; ++i)
+            if (i < lines)
+                bulk::copy_pixels(ring.at() + static_cast<unsigned>(i) * block, q.src,
+                    ring.is_full(),
+                    {channel[i],
+                        {start[0] + step[0] * y[0], start[1] + step[1] * y[1],
+                            start[2] + step[2] * y[2]},
+                        rest, {offset[i][0], offset[i][1], offset[i][2]}},
+                    three_axes);
+#pragma unroll
+        for (int i = 0; i < N / 64; ++i)
+            if (i < outs)
+                bulk::copy_pixels(ring.at() + static_cast<unsigned>(2 * M + i) * block, q.dst,
+                    ring.is_full(), {first_out + i * 64, {y[0], y[1], y[2]}, rest, {0, 0, 0}},
+                    three_axes);
         ring.next();
+        int carry = 0;
+#pragma unroll
+        for (int d = 2; d >= 0; --d) {
+            y[d] += advance[d] + carry;
+            carry = y[d] >= length[d] ? 1 : 0;
+            y[d] -= carry != 0 ? length[d] : 0;
+        }
+        rest += advance_image + carry;
     }
 }
 
-/// Where a thread's sums of one row go.
-template <typename T>
+/// Where the sums of one row go: to its group's output channels, those from `first` to `last` of
+/// the tile's columns.
 struct weights_row {
-    const bulk_weights_args &q;
-    const bulk_weights_tile &tile;
-    wide own, k;  // the group within the merged one; tap and channel within it
-    bool there;
-    float *to;
+    wide group, k;    // of the problem; tap and channel within it
+    int first, last;  // none, if the row is none
+    float *to;        // column 0, `pitch` from one to the next
+    wide pitch;
 
     __device__ weights_row(
-        const bulk_weights_args &args, const bulk_weights_tile &of, int line_number, int row)
-        : q(args), tile(of) {
+        const bulk_weights_args &q, const bulk_weights_tile &tile, int line_number, int row) {
         const weights_args &p = q.weights;
         const int l = tile.first_line + line_number, tap = l / q.lines, c = l % q.lines * 64 + row,
-                  ic = static_cast<int>(p.ic);
-        own = c / ic;
+                  ic = static_cast<int>(p.ic), oc = static_cast<int>(p.oc), own = c / ic;
+        group = tile.group * q.merged + own;
         k = static_cast<wide>(tap) * ic + c % ic;
-        there = tap < p.taps && c < q.ic;
-        to = p.partial + (tile.part * p.groups + tile.group * q.merged + own) * p.oc * p.taps * p.ic
-             + k;
-    }
-    /// Which of the group's output channels column `column` is; -1: none.
-    [[nodiscard]] __device__ int find(int column) const {
-        const int out = tile.first_out + column,
-                  o = out - static_cast<int>(own) * static_cast<int>(q.weights.oc);
-        return out < q.oc && o >= 0 && o < q.weights.oc ? o : -1;
-    }
-    [[nodiscard]] __device__ float *at(int o) const {
-        return to + o * (q.weights.taps * q.weights.ic);
+        pitch = p.taps * p.ic;
+        first = own * oc - tile.first_out;
+        last = tap < p.taps && c < q.ic ? min(first + oc, q.oc - tile.first_out) : -1;
+        to = p.partial + (tile.part * p.groups + group) * p.oc * pitch + k - first * pitch;
     }
     /// Sums that are not finite, with care: padding took part.
-    __device__ __noinline__ void check_all(int columns, int first_column) const {
-        for (int j = 0; j < columns; j += 8)
-            for (int e = 0; e < 2; ++e) {
-                const int o = find(j + first_column + e);
-                if (!there || o < 0 || is_finite(*at(o))) continue;
-                *at(o) = careful_weight<T, true>(
-                    q.weights, tile.group * q.merged + own, o, k, tile.first, tile.last, *at(o));
+    template <typename T>
+    __device__ __noinline__ void check_all(
+        const bulk_weights_args &q, const bulk_weights_tile &tile, int columns, int column) const {
+        for (int j = column; j < columns; j += 8)
+            for (int e = j; e < j + 2; ++e) {
+                if (e < first || e >= last || is_finite(to[e * pitch])) continue;
+                to[e * pitch] = careful_weight<T, true>(
+                    q.weights, group, e - first, k, tile.first, tile.last, to[e * pitch]);
             }
     }
 };
 
+/// Few instructions for each sum: all of them are run once for each tile.
 template <typename T, int M, int N>
 __device__ inline void store_sums(
     const bulk_weights_args &q, const bulk_weights_tile &tile, const float (&sum)[M][N / 2]) {
     const int t = static_cast<int>(threadIdx.x), lane = t % 32, row = t / 32 % 4 * 16 + lane / 4,
               column = lane % 4 * 2;
-    bool fine = true;
+    unsigned largest = 0;
 #pragma unroll
     for (int m = 0; m < M; ++m)
 #pragma unroll
         for (int h = 0; h < 2; ++h) {
-            const weights_row<T> w(q, tile, t / 128 * M + m, row + h * 8);
-            if (!w.there) continue;
+            const weights_row w(q, tile, t / 128 * M + m, row + h * 8);
+            const int first = w.first - column, many = w.last - w.first;
+            float *to = w.to + column * w.pitch;
 #pragma unroll
-            for (int j = 0; j < N / 8; ++j)
+            for (int j = 0; j < N / 8; ++j, to += 8 * w.pitch)
 #pragma unroll
                 for (int e = 0; e < 2; ++e) {
-                    const int o = w.find(j * 8 + column + e);
-                    if (o < 0) continue;
                     const float v = sum[m][j * 4 + h * 2 + e];
-                    fine = fine && is_finite(v);
-                    *w.at(o) = v;
+                    largest = max(largest, __float_as_uint(v) & 0x7fffffffU);
+                    if (j * 8 + e - first >= 0 && j * 8 + e - first < many) to[e * w.pitch] = v;
                 }
         }
-    if (!fine)
+    constexpr unsigned infinity = 0x7f800000;
+    if (largest >= infinity)
         for (int i = 0; i < M * 2; ++i)
-            weights_row<T>(q, tile, t / 128 * M + i / 2, row + i % 2 * 8).check_all(N, column);
+            weights_row(q, tile, t / 128 * M + i / 2, row + i % 2 * 8)
+                .check_all<T>(q, tile, N, column);
 }
 
 template <typename T, int M, int N, int Stages>
