@@ -91,9 +91,7 @@ bool fits_folded_form(const problem_sizes &s, const kernel_set &kernels, std::st
 /// Weights gradients sum along positions, of which pairs would straddle taps.
 bool fits_narrow(const problem_sizes &s, const kernel_set &kernels, std::string *why) {
     if (!fits_all(s, kernels, why)) return false;
-    if (kernels.format == operand_format::fma) return true;
-    if (s.weights) return refuse(why, "a weights gradient");
-    return s.in_c > 1 || refuse(why, "one channel fills half of each pair");
+    return kernels.format == operand_format::fma || !s.weights || refuse(why, "a weights gradient");
 }
 
 /// Lists of taps, which drivers make with each plan, are a burden when they get long.

@@ -30,7 +30,7 @@ dim step_of(const kernel_set &kernels) {
 
 /// Of one worker.
 struct worker_memory {
-    float *weights;  // [reduced channel][output channel]
+    float *weights;  // of a block of output channels [reduced channel][channel], then the next
     float *in;       // [reduced channel][step]: positions of which the last vector is not whole
     float *c;        // [channel of a block][step]
     float *bias;
@@ -177,16 +177,23 @@ void pointwise_data::run_task(scratch &s, const task &t) const {
                 to, t.in + c * roles_.in.c + t.count - last, static_cast<std::size_t>(4 * last));
             std::fill(to + last, to + step(), 0.0F);
         }
-    const dim blocks = div_up(roles_.out_c, kernels_.max_m[vectors]);
-    for (dim b = 0; b < blocks; ++b) {
-        const dim first = roles_.out_c * b / blocks;
-        const channel_block rows{first, roles_.out_c * (b + 1) / blocks - first};
+    for (dim b = 0; b < blocks(); ++b) {
+        const channel_block rows = block(b);
         for (dim x = 0; x < t.count; x += step()) {
             const dim count = std::min(step(), t.count - x);
             multiply(s, t, rows, x, count);
             if (buffered_ || count % kernels_.lanes != 0) store(s, t, rows, x, count);
         }
     }
+}
+
+dim pointwise_data::blocks() const {
+    return div_up(roles_.out_c, kernels_.max_m[vectors]);
+}
+
+pointwise_data::channel_block pointwise_data::block(dim b) const {
+    const dim first = roles_.out_c * b / blocks();
+    return {first, roles_.out_c * (b + 1) / blocks() - first};
 }
 
 /// Whether positions [x, x + count) go past the caches.
@@ -216,12 +223,17 @@ void pointwise_data::expect_next(
         expect_read(bytes_at(t.in + c * roles_.in.c + x), 4 * count);
 }
 
+/// Each block in one piece: rows of all output channels would be 4 KiB apart for 1,024 of them, in
+/// the same few lines of L1.
 void pointwise_data::pack_weights(const scratch &s, const task &t) const {
     const float *weights = static_cast<const float *>(t.data->weights) + t.group * p_.weights.g;
-    for (dim i = 0; i < roles_.in_c; ++i)
-        for (dim o = 0; o < roles_.out_c; ++o)
-            s.weights[i * roles_.out_c + o] =
-                weights[i * roles_.weights_in + o * roles_.weights_out];
+    float *to = s.weights;
+    for (dim b = 0; b < blocks(); ++b) {
+        const channel_block rows = block(b);
+        for (dim i = 0; i < roles_.in_c; ++i)
+            for (dim o = rows.first; o < rows.first + rows.count; ++o)
+                *to++ = weights[i * roles_.weights_in + o * roles_.weights_out];
+    }
     for (dim o = 0; p_.bias && o < roles_.out_c; ++o)
         s.bias[o] =
             load_float(t.data->bias, p_.type, (t.group * roles_.out_c + o) * p_.bias_stride);
@@ -232,9 +244,9 @@ void pointwise_data::multiply(
     static constexpr dim start = 0;
     const bool whole = count % kernels_.lanes == 0, direct = whole && !buffered_;
     product_args args{};
-    args.a = bytes_at(s.weights + rows.first);
+    args.a = bytes_at(s.weights + rows.first * roles_.in_c);
     args.a_m = 4;
-    args.a_step = 4 * roles_.out_c;
+    args.a_step = 4 * rows.count;
     args.a_run = args.b_run = &start;
     args.runs = 1;
     args.k = roles_.in_c;

@@ -38,7 +38,9 @@ private:
         dim first, count;  // output channels
     };
 
-    [[nodiscard]] dim step() const;  // positions of one product
+    [[nodiscard]] dim step() const;    // positions of one product
+    [[nodiscard]] dim blocks() const;  // of output channels
+    [[nodiscard]] channel_block block(dim b) const;
     [[nodiscard]] task make_task(const conv::buffers &data, dim index) const;
     void start_task(scratch &s, const conv::buffers &data, task t) const;
     void run_task(scratch &s, const task &t) const;

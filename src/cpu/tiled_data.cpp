@@ -326,7 +326,7 @@ bool tiled_data::worth_cutting(const conv_phase &f, const task &t, dim count) co
     if (!t.padded || flat_) return false;
     const auto cost = [&](dim rows) {
         const dim blocks = div_up(rows, kernels_.max_m[vectors_]);
-        return static_cast<double>(blocks) * step_cost(div_up(rows, blocks), vectors_);
+        return static_cast<double>(blocks) * step_cost(kernels_, div_up(rows, blocks), vectors_);
     };
     const double pieces = cost_of_pieces(walk_[2], *f.axis[2], t.t0[2], count, cost);
     return pieces < 0.95 * cost(count) * static_cast<double>(f.axis[2]->taps.size());

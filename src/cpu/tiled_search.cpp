@@ -205,8 +205,8 @@ void tiled_search::choose_panels() {
     for (int v = 1; v <= kernels_.max_vectors; ++v) {
         const dim pieces = flat_ ? 1 : div_up(row, kernels_.max_m[v]);
         const dim m = flat_ ? 1 : div_up(row, pieces);
-        const double full = static_cast<double>(columns / v) * step_cost(m, v);
-        const double rest = columns % v == 0 ? 0 : step_cost(m, columns % v);
+        const double full = static_cast<double>(columns / v) * step_cost(kernels_, m, v);
+        const double rest = columns % v == 0 ? 0 : step_cost(kernels_, m, columns % v);
         const double cost = static_cast<double>(pieces) * (full + rest);
         if (v == 1 || cost < best) best = cost, vectors_ = v;
     }
@@ -255,7 +255,7 @@ double tiled_search::cut_seconds() const {
     if (!flat_) {
         const dim row = std::min<dim>(tile_[2], 1 << 20),
                   pieces = div_up(row, kernels_.max_m[vectors_]);
-        step = static_cast<double>(pieces) * step_cost(div_up(row, pieces), vectors_)
+        step = static_cast<double>(pieces) * step_cost(kernels_, div_up(row, pieces), vectors_)
                / static_cast<double>(row * vectors_);
     }
     const double weights = static_cast<double>(taps_ * roles_.in_c) * static_cast<double>(columns);

@@ -30,8 +30,8 @@ double best_panel(const kernel_set &k, dim rows, dim columns, int &vectors) {
         const dim pieces = div_up(rows, k.max_m[v]);
         const dim m = div_up(rows, pieces);
         const double cost = static_cast<double>(pieces)
-                            * (static_cast<double>(all / v) * step_cost(m, v)
-                                + (all % v == 0 ? 0 : step_cost(m, all % v)));
+                            * (static_cast<double>(all / v) * step_cost(k, m, v)
+                                + (all % v == 0 ? 0 : step_cost(k, m, all % v)));
         if (v == least || cost < best) best = cost, vectors = v;
     }
     return best;
@@ -202,7 +202,7 @@ double tiled_weights::cut_seconds() const {
         const dim rows = std::min(rows_.block, rows_.channels);
         const dim pieces = div_up(rows, kernels_.max_m[vectors_]);
         steps = number(pieces * div_up(columns_.block, panel_width()))
-                * step_cost(div_up(rows, pieces), vectors_);
+                * step_cost(kernels_, div_up(rows, pieces), vectors_);
     }
     const double multiply = dst * number(taps_.kept.size()) * number(rows_.blocks * columns_.blocks)
                             * steps * kernels_.lanes / nominal_speed(kernels_);

@@ -15,10 +15,10 @@ constexpr double kept_filters = 24 << 20;  // which with those they are made of 
 constexpr double kept_tiles = 12 << 20, one_block = 24 << 20, each_block = 6 << 20;  // of gradients
 
 /// Steps of `rows` rows and all columns, in panels of two vectors.
-double panel_steps(dim rows, dim columns, dim lanes) {
-    const dim vectors = div_up(columns, lanes);
-    return number(vectors / 2) * step_cost(rows, dim{2})
-           + number(vectors % 2) * step_cost(rows, dim{1});
+double panel_steps(const kernel_set &k, dim rows, dim columns) {
+    const dim vectors = div_up(columns, dim{k.lanes});
+    return number(vectors / 2) * step_cost(k, rows, dim{2})
+           + number(vectors % 2) * step_cost(k, rows, dim{1});
 }
 
 /// Points of tiles that are read where they lie, or go through a copy on the way. Positions that
@@ -48,7 +48,7 @@ work_counts data_work(const problem_sizes &s, const winograd_map &map, const ker
     work_counts w;
     // Tiles at the edges have fewer points.
     w.steps = s.groups * all / tiles * sources * s.in_c * number(pieces)
-              * panel_steps(div_up(map.count, pieces), out_c, lanes);
+              * panel_steps(k, div_up(map.count, pieces), out_c);
     w.tasks = s.groups * blocks;
     add_transforms(w, s, s.forward ? s.p.src : s.p.dst, s.groups * all * in);
     if (std::min(block, tiles) * tile > near_block) w.lines = s.groups * all * in;
@@ -71,7 +71,7 @@ work_counts weights_work(const problem_sizes &s, const winograd_map &map, const 
                  oc = number(round_up_to(s.p.oc, lanes));
     const double bytes = 4 * number(map.all_points()) * (ic + oc);
     work_counts w;
-    w.steps = all * sources * number(div_up(s.p.ic, rows)) * panel_steps(rows, s.p.oc, lanes);
+    w.steps = all * sources * number(div_up(s.p.ic, rows)) * panel_steps(k, rows, s.p.oc);
     w.tasks = s.groups;
     add_transforms(w, s, s.p.src, all * ic);
     add_transforms(w, s, s.p.dst, all * oc);
