@@ -7,6 +7,7 @@
 #include <cstdint>
 
 #include "conv/problem.hpp"
+#include "cpu/fetch_lists.hpp"
 #include "cpu/geometry.hpp"
 #include "cpu/prefetch.hpp"
 #include "cpu/tiled.hpp"
@@ -41,6 +42,13 @@ public:
 
     /// How many are left, roughly.
     [[nodiscard]] dim lines() const { return runs_ * (run_ / line + 1); }
+
+    /// The same lines for a kernel to ask for.
+    [[nodiscard]] fetch_lists lists() const {
+        std::array<fetch_lists::axis, 4> axes{};
+        for (std::size_t a = 0; a < used_; ++a) axes[a] = {axes_[a].count, axes_[a].stride};
+        return runs_ > 0 ? fetch_lists(from_, run_, axes) : fetch_lists();
+    }
 
     /// Asks for the next `count`.
     void read(dim count) {

@@ -5,6 +5,7 @@
 
 #include "conv/problem.hpp"
 #include "conv/taps.hpp"
+#include "cpu/fetch_lists.hpp"
 #include "cpu/geometry.hpp"
 #include "cpu/kernels/kernels.hpp"
 #include "cpu/phases.hpp"
@@ -201,9 +202,10 @@ inline const char *bytes_at(const void *p) {
 
 /// What of the next block of rows comes from memory while one is multiplied.
 struct fetching {
-    bool a = false;  // rows of A follow each other, and nothing has read them yet
-    dim ahead = 0;   // rows of A that have been read
-    bool c = false;  // C is the output
+    bool a = false;                 // rows of A follow each other, and nothing has read them yet
+    dim ahead = 0;                  // rows of A that have been read
+    bool c = false;                 // C is the output
+    fetch_ahead *others = nullptr;  // instead of those
 };
 
 /// `count` rows of C in blocks of nearly equal height.
@@ -234,6 +236,7 @@ inline void multiply_run(
         args.fetch[0] = {c + m * pitch, pitch, fetch.c && b + 1 < blocks ? m : 0};
         args.fetch[1] = {
             args.a + (fetch.ahead + m) * args.a_m, 128, fetch.a ? div_up(m * args.a_m, 128) : 0};
+        if (fetch.others != nullptr) fetch.others->fill(args);
         kernels.product(args, static_cast<int>(m), vectors);
         args.c += m * row;
         args.a += m * args.a_m;

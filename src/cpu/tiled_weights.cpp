@@ -1,5 +1,5 @@
 // Execution of the dense driver for the weights gradient. Start reading at execute(); the choice of
-// blocks is in tiled_weights_plan.cpp.
+// blocks is in tiled_weights_plan.cpp, what becomes of the sums in tiled_weights_out.cpp.
 //
 // The batch and the output positions are cut into tiles, and the tiles into parts_ runs, by the
 // problem alone. For each task (a part × a block of rows × a block of columns of the gradient; more
@@ -13,6 +13,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "cpu/box_lines.hpp"
 #include "cpu/tasks.hpp"
 #include "cpu/tiled.hpp"
 
@@ -39,6 +40,7 @@ struct tiled_weights::scratch {
     char *rows;
     char *columns;
     char *exact;
+    fetch_ahead ahead;  // both operands of the next tile
 };
 
 tiled_weights::order tiled_weights::order_of(const dim (&length)[3]) const {
@@ -157,7 +159,7 @@ work_list tiled_weights::work() const {
                                task_cost sum;
                                const dim part = index / sums().groups, first = sums().begin(part),
                                          last = sums().begin(part + 1);
-                               for_each_tile(index, first, last, [&](const task &t, bool) {
+                               for_each_tile(index, first, last, [&](const task &t, dim) {
                                    const task_cost one = cost_of(t);
                                    sum.macs += one.macs;
                                    sum.read += one.read;
@@ -198,15 +200,36 @@ task_cost tiled_weights::cost_of(const task &t) const {
 void tiled_weights::run_tiles(
     const conv::buffers &data, scratch &s, float *partials, dim index, dim first, dim last) const {
     if (kernels_.tiles()) clear_slack(s);
-    for_each_tile(index, first, last, [&](task &t, bool begins) {
+    for_each_tile(index, first, last, [&](task &t, dim tile) {
         t.partial = partials + t.part * partial_floats();
-        run_tile(data, s, t, begins);
+        if (tile + 1 < last)
+            plan_ahead(data, s, t, place(index, tile + 1));
+        else if (index + 1 < tasks_)
+            plan_ahead(data, s, t, place(index + 1, sums().begin((index + 1) / sums().groups)));
+        run_tile(data, s, t, tile == sums().begin(t.part));
     });
 }
 
-/// Calls body(tile, whether it is the first of its part) for some tiles of a part.
-template <typename Body>
-void tiled_weights::for_each_tile(dim index, dim first, dim last, Body &&body) const {
+/// Memory would be waited for when a tile is packed, or read: it is asked for while the one before
+/// is multiplied.
+void tiled_weights::plan_ahead(
+    const conv::buffers &data, scratch &s, const task &t, const task &next) const {
+    if (kernels_.tiles()) return;
+    const side &src = rows_.is_src ? rows_ : columns_, &dst = rows_.is_src ? columns_ : rows_;
+    const auto range = [&](const side &of) {
+        return channel_range{next.n,
+            next.group * of.channels + (of.is_rows ? next.first_row : next.first_column),
+            of.is_rows ? next.rows : next.columns};
+    };
+    const dim blocks = div_up(t.rows, kernels_.max_m[vectors_]) * div_up(t.columns, panel_width())
+                       * (t.last_tap - t.first_tap)
+                       * div_up(t.length[0] * order_of(t.length).runs, most_runs);
+    s.ahead = {
+        patch_box(data.src, p_.type, src.strides, range(src), walk_, patch_, tile_, next).lists(),
+        tile_box(data.dst, p_.type, dst.strides, range(dst), walk_, next).lists(), blocks};
+}
+
+tiled_weights::task tiled_weights::place(dim index, dim tile) const {
     task t{};
     const dim taps = static_cast<dim>(tap_patch_.size()), tap_block = index % tap_blocks_;
     t.first_tap = taps * tap_block / tap_blocks_;
@@ -220,10 +243,15 @@ void tiled_weights::for_each_tile(dim index, dim first, dim last, Body &&body) c
     index /= columns_.blocks;
     t.group = index % p_.groups;
     t.part = index / p_.groups;
-    const dim begin = sums().begin(t.part);
+    t.n = place_tile(walk_, tile_, tiles_, tile, t);
+    return t;
+}
+
+template <typename Body>
+void tiled_weights::for_each_tile(dim index, dim first, dim last, Body &&body) const {
     for (dim tile = first; tile < last; ++tile) {
-        t.n = place_tile(walk_, tile_, tiles_, tile, t);
-        body(t, tile == begin);
+        task t = place(index, tile);
+        body(t, tile);
     }
 }
 
@@ -249,7 +277,8 @@ void tiled_weights::run_tile(
         run_units(data, s, t, first);
     } else if (!held) {
         scratch other{s.exact, s.exact + exact_->packed_bytes(exact_->rows_),
-            s.exact + exact_->packed_bytes(exact_->rows_) + exact_->packed_bytes(exact_->columns_)};
+            s.exact + exact_->packed_bytes(exact_->rows_) + exact_->packed_bytes(exact_->columns_),
+            {}};
         exact_->run_tile(data, other, t, first);
     } else if (careful) {
         multiply_careful(data, t, first);
@@ -428,7 +457,7 @@ void tiled_weights::describe_operand(const conv::buffers &data, const scratch &s
 }
 
 void tiled_weights::multiply(
-    const conv::buffers &data, const scratch &s, const task &t, bool first) const {
+    const conv::buffers &data, scratch &s, const task &t, bool first) const {
     const order of = order_of(t.length);
     const dim all_runs = t.length[0] * of.runs;
     operand rows, columns;
@@ -478,7 +507,7 @@ void tiled_weights::multiply(
                          + (columns.shift != nullptr ? columns.shift[tap] : 0);
                 args.c =
                     c_of(t.partial, t.group, first_panel + j, static_cast<dim>(tap), t.first_row);
-                multiply_run(kernels_, args, t.rows, vectors);
+                multiply_run(kernels_, args, t.rows, vectors, {.others = &s.ahead});
             }
         }
     }
@@ -502,83 +531,6 @@ void tiled_weights::multiply_careful(const conv::buffers &data, const task &t, b
                                  rows_.is_src ? i : j, rows_.is_src ? j : i, t.t0, t.length);
                     }
             }
-}
-
-/// Adds the parts in order and writes a slice of rows of one panel.
-void tiled_weights::write_panel(const conv::buffers &data, float *partials, float *stage, dim group,
-    dim panel, dim row0, dim row1) const {
-    const dim width = panel_width(), column = panel * width;
-    const dim row_stride = rows_.is_src ? p_.weights.i : p_.weights.o;
-    const dim column_stride = rows_.is_src ? p_.weights.o : p_.weights.i;
-    const dim size = static_cast<dim>(size_of(p_.out_type));
-    for (std::size_t tap = 0; tap < tap_patch_.size(); ++tap) {
-        float *sum = c_of(partials, group, panel, static_cast<dim>(tap), row0);
-        for (dim part = 1; part < parts_; ++part) {
-            const float *next = sum + part * partial_floats();
-            for (dim i = 0; i < (row1 - row0) * width; ++i) sum[i] += next[i];
-        }
-        if (taps_inside_) continue;
-        store_args args{};
-        args.c = sum;
-        args.c_cs = 1;
-        args.c_xs = width;
-        args.channels = std::min(width, columns_.channels - column);
-        args.count = row1 - row0;
-        args.out = static_cast<char *>(data.weights)
-                   + size
-                         * (group * p_.weights.g + taps_.kept[tap] + row0 * row_stride
-                             + column * column_stride);
-        args.type = p_.out_type;
-        args.cs = column_stride;
-        args.xs = row_stride;
-        args.accumulate = p_.accumulate;
-        kernels_.store(args);
-    }
-    if (taps_inside_)
-        write_filters(data, c_of(partials, group, panel, 0, row0), stage, group, panel, row0, row1);
-}
-
-/// The same where the taps of a filter lie side by side (OIX, IOX): filters are put together first,
-/// and leave in runs of whole filters.
-void tiled_weights::write_filters(const conv::buffers &data, const float *sum, float *stage,
-    dim group, dim panel, dim row0, dim row1) const {
-    const dim column = panel * panel_width(), taps = static_cast<dim>(tap_patch_.size());
-    const dim rows = row1 - row0, columns = std::min(panel_width(), columns_.channels - column);
-    const dim row_stride = rows_.is_src ? p_.weights.i : p_.weights.o;
-    const dim column_stride = rows_.is_src ? p_.weights.o : p_.weights.i;
-    const bool along_rows = row_stride == taps;  // filters of one column lie one after the other
-    const dim run = taps * (along_rows ? rows : columns);
-    for (dim r = 0; r < rows; ++r)
-        kernels_.transpose(
-            {reinterpret_cast<const char *>(sum + r * panel_width()), 4 * c_rows_ * panel_width(),
-                taps, columns, 4, reinterpret_cast<char *>(stage + r * (along_rows ? taps : run)),
-                4 * (along_rows ? run : taps)});
-    store_args args{};
-    args.c = stage;
-    args.c_cs = 1;
-    args.c_xs = run;
-    args.channels = run;
-    args.count = along_rows ? columns : rows;
-    args.out = static_cast<char *>(data.weights)
-               + static_cast<dim>(size_of(p_.out_type))
-                     * (group * p_.weights.g + row0 * row_stride + column * column_stride);
-    args.type = p_.out_type;
-    args.cs = 1;
-    args.xs = along_rows ? column_stride : row_stride;
-    args.accumulate = p_.accumulate;
-    kernels_.store(args);
-}
-
-void tiled_weights::write_out(
-    const conv::buffers &data, float *partials, char *memory, const executor &threads) const {
-    const dim slices = div_up(rows_.channels, out_rows_);
-    for_each_task(threads.limited(workers_), out_slices(), [&](int worker, dim index) {
-        void *mine = memory + static_cast<std::size_t>(worker) * scratch_bytes();
-        const dim row0 = index % slices * out_rows_;
-        const dim panel = index / slices % panels(), group = index / slices / panels();
-        write_panel(data, partials, static_cast<float *>(mine), group, panel, row0,
-            std::min(row0 + out_rows_, rows_.channels));
-    });
 }
 
 }  // namespace convgrad::cpu

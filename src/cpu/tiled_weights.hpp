@@ -101,7 +101,9 @@ private:
     [[nodiscard]] std::size_t partials_bytes() const;
     [[nodiscard]] std::size_t stage_bytes() const;
 
-    /// Calls body(task, first) for each tile of a task.
+    [[nodiscard]] task place(dim index, dim tile) const;
+    void plan_ahead(const conv::buffers &data, scratch &s, const task &t, const task &next) const;
+    /// Calls body(task, tile) for some tiles of a task.
     template <typename Body>
     void for_each_tile(dim index, dim first, dim last, Body &&body) const;
     [[nodiscard]] task_cost cost_of(const task &t) const;
@@ -122,7 +124,7 @@ private:
     void for_each_dst_row(const task &t, Pack &&pack_row) const;
     void describe_operand(const conv::buffers &data, const scratch &s, const side &d, const task &t,
         dim run0, dim runs, operand &o) const;
-    void multiply(const conv::buffers &data, const scratch &s, const task &t, bool first) const;
+    void multiply(const conv::buffers &data, scratch &s, const task &t, bool first) const;
     void multiply_careful(const conv::buffers &data, const task &t, bool first) const;
     void write_out(
         const conv::buffers &data, float *partials, char *memory, const executor &threads) const;

@@ -32,29 +32,25 @@ template <int N, typename Element>
 }
 
 /// Goes through the lists of product_args::fetch.
-template <bool Fetches>
 class fetch_walk {
 public:
-    explicit fetch_walk(const product_args &p) : next_(p.fetch), end_(p.fetch + 2), at_(p.b) {}
+    explicit fetch_walk(const product_args &p) : next_(p.fetch), end_(p.fetch + 2) {}
 
-    /// How many of `steps` steps belong to one list.
+    /// How many of `steps` steps belong to one list, or have none.
     dim take(dim steps) {
-        if constexpr (!Fetches) return steps;
         while (left_ == 0 && next_ != end_) {
             at_ = next_->at;
             step_ = next_->step;
             left_ = next_++->count;
         }
-        if (left_ == 0) {
-            step_ = 0;
-            return steps;
-        }
-        const dim n = left_ < steps ? left_ : steps;
-        left_ -= n;
+        list_ = left_ > 0;
+        const dim n = list_ && left_ < steps ? left_ : steps;
+        if (list_) left_ -= n;
         return n;
     }
+    /// Whether the steps taken have a list.
+    [[nodiscard]] bool any() const { return list_; }
     [[gnu::always_inline]] void fetch() {
-        if constexpr (!Fetches) return;
         __builtin_prefetch(at_, 0, 2);
         __builtin_prefetch(at_ + 64, 0, 2);
         at_ += step_;
@@ -62,8 +58,9 @@ public:
 
 private:
     const product_args::soon *next_, *end_;
-    const char *at_;
+    const char *at_ = nullptr;
     dim step_ = 0, left_ = 0;
+    bool list_ = false;
 };
 
 /// Goes from row to row: left alone, the compiler holds the addresses of all rows from the start.
@@ -163,16 +160,16 @@ void product_block(const product_args &p) {
     // all of them fit the integer registers.
     constexpr int groups = (M + 2) / 3;
     const dim a_m = p.a_m, a_step = p.a_step, b_step = p.b_step;
-    fetch_walk<Fetches> ahead(p);
+    fetch_walk ahead(p);
     for (dim r = 0; r < p.runs; ++r) {
         const char *a[groups];
 #pragma GCC unroll 16
         for (int g = 0; g < groups; ++g) a[g] = p.a + p.a_run[r] + 3 * g * a_m;
         const char *b = p.b + p.b_run[r];
         for (dim left = p.k; left > 0;) {
-            dim k = ahead.take(left);
+            dim k = Fetches ? ahead.take(left) : left;
             left -= k;
-            for (; k > 0; --k) {
+            const auto step = [&]() __attribute__((always_inline)) {
                 typename V::unit bv[N];
 #pragma GCC unroll 8
                 for (int n = 0; n < N; ++n) bv[n] = V::load(b + n * (4 * V::lanes));
@@ -195,8 +192,13 @@ void product_block(const product_args &p) {
                     __asm__("" : "+r"(a[g]));
                 }
                 b += b_step;
-                ahead.fetch();
-            }
+            };
+            if (Fetches && ahead.any())
+                for (; k > 0; --k) {
+                    step();
+                    ahead.fetch();
+                }
+            for (; k > 0; --k) step();
         }
     }
 #ifdef __AVX512BF16__
