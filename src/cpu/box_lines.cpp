@@ -27,7 +27,7 @@ box_lines box_of(const void *data, data_type type, const conv::data_strides &str
 bool worth_asking(const conv::problem &p) {
     const tensor_bytes bytes = bytes_of_data(p);
     const auto most = static_cast<double>(stream_above().load(std::memory_order_relaxed));
-    return 2 * (bytes.src + bytes.dst) > most;
+    return 4 * (bytes.src + bytes.dst) > most;
 }
 
 box_lines patch_box(const void *data, data_type type, const conv::data_strides &strides,

@@ -117,6 +117,12 @@ void narrow_data::settle() {
         tap_packed_.push_back(pixels_ ? 64 * index * quad_units() * quad_vectors()
                                       : 4 * index * units(k_chunk_) * roles_.out_c);
     }
+    d_rows_ = d_pitch_ = 0;
+    for (const conv_phase &f : taps_of_.phases)
+        if (shares_rows(f)) {
+            d_rows_ = std::max(d_rows_, row_taps(f) * roles_.out_c);
+            d_pitch_ = std::max(d_pitch_, round_up_to(plane_pitch_ + last_shift(f) + slack, 16));
+        }
     keep_weights_ = 4 * chunks_ * weights_units() <= weights_most;
     // Quads of pairs read and write row by row, which the hardware follows.
     ahead_ = worth_asking(p_) && (!pixels_ || kernels_.k_per_unit == 1);
@@ -153,6 +159,7 @@ narrow_data::scratch narrow_data::lay_out(memory_walk &memory) const {
     s.c = memory.take<float>(
         groups_ * roles_.out_c
         * (pixels_ ? tile_[2] : c_pitch_ * static_cast<dim>(taps_of_.phases.size())));
+    s.d = memory.take<float>(d_rows_ * d_pitch_);
     s.bias = memory.take_lines<float>(groups_ * roles_.out_c);
     s.runs = memory.take_lines<dim>(2 * taps_);
     if (exact_) s.exact = memory.take<char>(static_cast<dim>(exact_->scratch_bytes()));
@@ -297,27 +304,36 @@ void narrow_data::run_task(scratch &s, const task &t, const task *next) const {
     store_tile(s, t);
 }
 
-/// [group][tap][unit of reduced channels][output channel]
+/// [group][tap][unit of reduced channels][output channel], or
+/// [group][row of taps][unit of reduced channels][tap of the row][output channel]
 void narrow_data::pack_weights(scratch &s, const task &t, dim chunk) const {
     if (pixels_) return pack_quads(s, t);
     const dim channels = chunk_channels(chunk), all = units(k_chunk_), each = kernels_.k_per_unit;
     char *chunk_weights = s.weights + (keep_weights_ ? 4 * chunk * weights_units() : 0);
     unit_writer unit{kernels_, {}};
+    const auto pack_tap = [&](const auto *weights, dim group, dim tap, dim first, dim columns) {
+        for (dim i = 0; i < channels; i += each) {
+            const auto *from = weights + (t.first_group + group) * p_.weights.g
+                               + taps_of_.weights[static_cast<std::size_t>(tap)]
+                               + (chunk * k_chunk_ + i) * roles_.weights_in;
+            char *to = chunk_weights
+                       + 4 * ((group * taps_ + first) * all + i / each * columns + tap - first)
+                             * roles_.out_c;
+            for (dim o = 0; o < roles_.out_c; ++o) {
+                const std::uint32_t bits = unit(
+                    from + o * roles_.weights_out, roles_.weights_in, std::min(each, channels - i));
+                std::memcpy(to + 4 * o, &bits, 4);
+            }
+        }
+    };
     const auto pack = [&](const auto *weights) {
-        for (dim g = 0; g < t.groups; ++g)
-            for (dim tap = 0; tap < taps_; ++tap)
-                for (dim i = 0; i < channels; i += each) {
-                    const auto *from = weights + (t.first_group + g) * p_.weights.g
-                                       + taps_of_.weights[static_cast<std::size_t>(tap)]
-                                       + (chunk * k_chunk_ + i) * roles_.weights_in;
-                    char *to =
-                        chunk_weights + 4 * ((g * taps_ + tap) * all + i / each) * roles_.out_c;
-                    for (dim o = 0; o < roles_.out_c; ++o) {
-                        const std::uint32_t bits = unit(from + o * roles_.weights_out,
-                            roles_.weights_in, std::min(each, channels - i));
-                        std::memcpy(to + 4 * o, &bits, 4);
-                    }
-                }
+        for (const conv_phase &f : taps_of_.phases) {
+            const dim columns = shares_rows(f) ? row_taps(f) : 1;
+            for (dim g = 0; g < t.groups; ++g)
+                for (dim tap = 0; tap < f.taps; ++tap)
+                    pack_tap(
+                        weights, g, f.first_tap + tap, f.first_tap + tap - tap % columns, columns);
+        }
     };
     if (p_.type == data_type::f32) pack(static_cast<const float *>(t.data->weights));
     if (p_.type == data_type::bf16) pack(static_cast<const bf16 *>(t.data->weights));
@@ -367,6 +383,13 @@ void narrow_data::multiply(scratch &s, const task &t, dim chunk) const {
             for (dim h = 0; h < length[1];) {
                 const dim rows =
                     cut ? same_taps(walk_[1], *f.axis[1], t.t0[1] + h, length[1] - h) : length[1];
+                if (shares_rows(f)) {
+                    multiply_rows(s, t, f, chunk, d, h, rows,
+                        s.c + static_cast<dim>(ph) * groups_ * roles_.out_c * c_pitch_
+                            + d * plane_pitch_ + h * patch_[2].length);
+                    h += rows;
+                    continue;
+                }
                 args.a_run = t.padded ? s.runs : tap_packed_.data() + f.first_tap;
                 args.b_run = t.padded ? s.runs + taps_ : tap_patch_.data() + f.first_tap;
                 args.runs = t.padded ? list_runs(walk_, f, t, {d, h, rows, 0, length[2]},
@@ -482,9 +505,11 @@ std::string narrow_data::describe() const {
     if (tasks_ == 0) return "nothing to sum";
     const auto n = [](dim v) { return std::to_string(v); };
     return "tile " + n(tile_[0]) + "x" + n(tile_[1]) + "x" + n(tile_[2])
-           + (pixels_ ? ", vectors of quads, " : ", vectors along positions, ") + n(groups_)
-           + " groups a task, chunk " + n(k_chunk_) + " of " + n(roles_.in_c) + ", tasks "
-           + n(tasks_);
+           + (pixels_        ? ", vectors of quads, "
+               : d_rows_ > 0 ? ", vectors along positions, rows of taps together, "
+                             : ", vectors along positions, ")
+           + n(groups_) + " groups a task, chunk " + n(k_chunk_) + " of " + n(roles_.in_c)
+           + ", tasks " + n(tasks_);
 }
 
 }  // namespace convgrad::cpu

@@ -72,6 +72,20 @@ private:
     void pack_quads(scratch &s, const task &t) const;
     void multiply_pixels(scratch &s, const task &t) const;
     void multiply(scratch &s, const task &t, dim chunk) const;
+    /// Taps of a row of a phase, whether they are multiplied together, and where its positions lie:
+    /// the first of its first row in the patch, and how far behind that those of its last tap are.
+    [[nodiscard]] static dim row_taps(const conv_phase &f) {
+        return static_cast<dim>(f.axis[2]->taps.size());
+    }
+    [[nodiscard]] bool shares_rows(const conv_phase &f) const;
+    [[nodiscard]] dim first_shift(const conv_phase &f) const;
+    [[nodiscard]] dim last_shift(const conv_phase &f) const;
+    [[nodiscard]] dim list_rows(
+        const scratch &s, const task &t, const conv_phase &f, dim d, dim h, dim rows) const;
+    void multiply_rows(scratch &s, const task &t, const conv_phase &f, dim chunk, dim d, dim h,
+        dim rows, float *c) const;
+    void shift_rows(
+        const scratch &s, const conv_phase &f, dim count, bool accumulate, float *c) const;
     [[nodiscard]] bool worth_cutting(const task &t, const conv_phase &f, dim rows) const;
     void multiply_careful(const scratch &s, const task &t) const;
     void sum_carefully(const task &t, const conv_phase &f, dim d, dim h, dim count, float *c) const;
@@ -91,6 +105,7 @@ private:
     dim patch_pitch_ = 0;  // units from one k to the next of the patch
     dim c_pitch_ = 0;      // floats from channel to channel of C; rows keep the patch's pitch
     dim plane_pitch_ = 0;
+    dim d_pitch_ = 0, d_rows_ = 0;       // floats from row to row of D (narrow_rows.cpp), its rows
     dim groups_ = 1, group_blocks_ = 1;  // groups of one task
     // Channels stay side by side, in the patch and in C: small groups of NXC, see quad_product.
     bool pixels_ = false;

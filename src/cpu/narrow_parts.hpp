@@ -42,6 +42,7 @@ struct narrow_data::scratch {
     char *weights;
     char *patch;
     float *c;
+    float *d;  // products of the taps of a row, not yet shifted
     float *bias;
     dim *runs;  // two lists of as many entries as there are taps
     char *exact;
