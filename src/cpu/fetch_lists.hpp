@@ -23,7 +23,8 @@ public:
         const auto before = static_cast<dim>(reinterpret_cast<std::uintptr_t>(from) % 64);
         from_ = from - before;
         axes_[0] = {div_up(run + before, pair), pair};
-        for (std::size_t a = 0; a < 4; ++a) axes_[a + 1] = {std::max<dim>(axes[a].count, 1), axes[a].stride};
+        for (std::size_t a = 0; a < 4; ++a)
+            axes_[a + 1] = {std::max<dim>(axes[a].count, 1), axes[a].stride};
         std::stable_sort(axes_.begin(), axes_.end(),
             [](const axis &a, const axis &b) { return a.count > b.count; });
         pairs_ = 1;

@@ -14,6 +14,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "cpu/box_lines.hpp"
 #include "cpu/element.hpp"
 #include "cpu/tasks.hpp"
 #include "cpu/tiled.hpp"
@@ -24,11 +25,13 @@ struct tiled_data::task : tile_place {
     const conv::buffers *data;
     dim n, images, group;
     dim first_panel, panels;  // block of output channels
+    dim next = -1;            // task that follows, if it is known
 };
 
 struct tiled_data::scratch : worker_memory {
     dim held_panel = -1, held_panels = 0;  // group·panels + first panel whose weights are packed
     value_range weights_range;
+    fetch_ahead ahead;  // what is packed next
 };
 
 tiled_data::tiled_data(const conv::problem &p, const kernel_set &kernels, const kernel_set *exact,
@@ -97,7 +100,9 @@ data_walk tiled_data::start(
             const kernel_session session(kernels_);
             for (dim block = piece.first_block; block < piece.last_block; ++block)
                 for (dim unit = piece.first; unit < piece.last; ++unit) {
-                    task t = make_task(data, block * units + unit);
+                    const dim index = block * units + unit;
+                    task t = make_task(data, index);
+                    t.next = index + 1 < tasks_ ? index + 1 : -1;
                     for (dim i = 0; i < t.images; ++i, ++t.n)
                         run_task((*held)[static_cast<std::size_t>(worker)], t);
                 }
@@ -156,6 +161,7 @@ void tiled_data::run_task(scratch &s, const task &t) const {
     bool small = t.panels <= unit_panels_;
     for (int a = 0; a < 3; ++a) small = small && t.length[a] <= unit_[a];
     for (dim chunk = 0; chunk < chunks_; ++chunk) {
+        plan_ahead(s, t, chunk);
         const path taken = run_chunk(s, t, chunk);
         if (taken == path::plain) continue;
         if (!small) {
@@ -168,6 +174,31 @@ void tiled_data::run_task(scratch &s, const task &t) const {
         }
         return;
     }
+}
+
+/// Memory would be waited for when a patch is packed: it is asked for while the one before is
+/// multiplied, the next chunk or the next task's first. Pixels follow each other as they are
+/// packed: the hardware sees that.
+void tiled_data::plan_ahead(scratch &s, const task &t, dim chunk) const {
+    s.ahead = {};
+    if (kernels_.tiles() || pixels_ || row_block_ > 0) return;
+    // It must not push out what is used meanwhile (3×3, 512 channels: 0.92 times as fast).
+    const dim held = panels_per_block_ * panel_bytes(kept_units());
+    if (held + 2 * packed_patch_bytes() + 4 * c_floats() > static_cast<dim>(cache_sizes().l2))
+        return;
+    const bool last = chunk + 1 == chunks_;
+    if (last && t.next < 0) return;
+    const task next = last ? make_task(*t.data, t.next) : t;
+    const dim first = last ? 0 : (chunk + 1) * k_chunk_;
+    const dim rows = flat_ ? t.length[0] : t.length[0] * t.length[1];
+    const dim blocks = static_cast<dim>(taps_of_.phases.size()) * t.panels * rows
+                       * div_up(t.length[2], kernels_.max_m[vectors_]);
+    const channel_range channels{
+        next.n, next.group * roles_.in_c + first, std::min(k_chunk_, roles_.in_c - first)};
+    s.ahead = {
+        patch_box(roles_.input(*t.data), p_.type, roles_.in, channels, walk_, patch_, tile_, next)
+            .lists(),
+        {}, blocks};
 }
 
 /// Values that need another path: each unit of the task decides for itself and starts again, so
@@ -348,7 +379,7 @@ product_args tiled_data::product_form(bool direct) const {
     return args;
 }
 
-void tiled_data::multiply(const scratch &s, const task &t, dim chunk) const {
+void tiled_data::multiply(scratch &s, const task &t, dim chunk) const {
     const dim chunk_units = units(chunk_channels(chunk)), size = static_cast<dim>(size_of(p_.type));
     const char *weights =
         s.weights + (keep_weights_ ? chunk * panels_per_block_ * panel_bytes(units(k_chunk_)) : 0);
@@ -404,7 +435,8 @@ void tiled_data::multiply(const scratch &s, const task &t, dim chunk) const {
                     multiply_run(kernels_, args, piece, static_cast<int>(panel_vectors(panel)),
                         {.a = direct && pointwise && j == 0,
                             .ahead = exact_ ? count : 0,
-                            .c = leaves && pointwise && !args.stream});
+                            .c = leaves && pointwise && !args.stream,
+                            .others = direct ? nullptr : &s.ahead});
                     args.a += piece * args.a_m;
                     args.c += piece * args.ldc;
                     if (args.out != nullptr) args.out += piece * args.ld_out;

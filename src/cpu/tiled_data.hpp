@@ -47,6 +47,7 @@ private:
     void for_each_run(const dim (&length)[3], Body &&body) const;
 
     void run_task(scratch &s, const task &t) const;
+    void plan_ahead(scratch &s, const task &t, dim chunk) const;
     void run_units(scratch &s, const task &t) const;
     /// Which way a task must go: the format holds its values; it does not; infinities meet padding.
     enum class path : std::uint8_t { plain, exact, careful };
@@ -59,7 +60,7 @@ private:
     [[nodiscard]] value_range scan_input(const task &t, dim chunk) const;
     [[nodiscard]] bool worth_cutting(const conv_phase &f, const task &t, dim count) const;
     [[nodiscard]] product_args product_form(bool direct) const;
-    void multiply(const scratch &s, const task &t, dim chunk) const;
+    void multiply(scratch &s, const task &t, dim chunk) const;
     void multiply_rows(const scratch &s, const task &t) const;
     /// Positions [x, x + count) of panels from `panel` on, in C from `c` on.
     struct row_piece {
