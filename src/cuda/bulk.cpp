@@ -74,7 +74,8 @@ private:
         const problem &p = problem_;
         const bulk_tile_size &tile = shape_.tile;
         bulk_args args = args_;
-        const operand::place in = bind(args, p, shape_, store_, tile.columns, data, workspace, on);
+        const operand::place in =
+            bind(args, p, shape_, store_, tile.columns, false, data, workspace, on);
         if (args.by_engine != 0)
             args.out = map_outputs(on, p, args.data.end.out, shape_.out, position_pitch(p));
         for (std::size_t i = 0; i < phases_.size(); ++i)
@@ -140,7 +141,7 @@ store_form find_store(const problem &p, wide channels, wide row) {
 }
 
 operand::place bind(bulk_args &args, const problem &p, const merged_data &what,
-    const store_form &store, int columns, const conv::buffers &data, void *workspace,
+    const store_form &store, int columns, bool may_turn, const conv::buffers &data, void *workspace,
     const lane &on) {
     args.data.in = is_backward(p) ? data.dst : data.src;
     args.data.weights = data.weights;
@@ -151,9 +152,16 @@ operand::place bind(bulk_args &args, const problem &p, const merged_data &what,
     args.unit = store.unit;
     while (out % (2 * static_cast<std::uintptr_t>(args.unit)) != 0) args.unit /= 2;
     auto *const room = static_cast<std::byte *>(workspace);
-    const void *const weights = what.weights.read(data.weights, room + what.input.bytes(), on);
     const operand::place in = what.input.read(args.data.in, room, on);
     args.channels = static_cast<int>(in.group);
+    const weights_operand::turned_form *const turned =
+        may_turn ? what.weights.turned(data.weights) : nullptr;
+    args.turned_weights = turned != nullptr ? 1 : 0;
+    if (turned != nullptr) {
+        args.weights = map_turned_weights(on, p.type, data.weights, *turned);
+        return in;
+    }
+    const void *const weights = what.weights.read(data.weights, room + what.input.bytes(), on);
     args.weights = map_weights(
         on, p.type, weights, what.merged.groups * what.out, taps_of(p), what.channels(), columns);
     return in;

@@ -98,6 +98,9 @@ tensor_map map_pixels(const lane &on, data_type type, const void *data,
 /// Boxes of 64 channels of one tap by `columns` rows of weights [row][tap][channel].
 tensor_map map_weights(const lane &on, data_type type, const void *data, wide rows, wide taps,
     wide channels, int columns);
+/// The same of turned weights: boxes of 64 output channels of one tap by 64 channels of the sum.
+tensor_map map_turned_weights(
+    const lane &on, data_type type, const void *data, const weights_operand::turned_form &form);
 
 /// Slices of channels of a merged group by 64 of the output's positions, `pitch` from one to the
 /// next.
@@ -105,9 +108,9 @@ tensor_map map_outputs(
     const lane &on, const conv::problem &p, void *out, wide channels, wide pitch);
 
 /// The pointers of a data pass with tiles of `columns`: operands are read or packed, weights
-/// mapped. Returns where the input is.
+/// mapped (as they lie, if they are turned and `may_turn`). Returns where the input is.
 operand::place bind(bulk_args &args, const conv::problem &p, const merged_data &what,
-    const store_form &store, int columns, const conv::buffers &data, void *workspace,
+    const store_form &store, int columns, bool may_turn, const conv::buffers &data, void *workspace,
     const lane &on);
 
 /// Why a problem is none of these; empty if it is.

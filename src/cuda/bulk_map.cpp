@@ -108,6 +108,12 @@ tensor_map map_weights(const lane &on, data_type type, const void *data, wide ro
         {64, 1, columns}, CU_TENSOR_MAP_SWIZZLE_128B);
 }
 
+tensor_map map_turned_weights(
+    const lane &on, data_type type, const void *data, const weights_operand::turned_form &form) {
+    return map_boxes<3>(on, type, data, {form.out, form.taps, form.in},
+        {form.tap_stride, form.in_stride}, {64, 1, 64}, CU_TENSOR_MAP_SWIZZLE_128B);
+}
+
 wide position_pitch(const conv::problem &p) {
     const bool backward = is_backward(p);
     const conv::data_strides &out = backward ? p.src : p.dst;

@@ -151,12 +151,36 @@ weights_operand::weights_operand(const conv::problem &p, wide merged, wide padde
     }
     ready_ = ready_ && merge_.out_stride == next
              && (p.groups == 1 || merge_.group_stride == next * merge_.out);
+    find_turned();
     const wide out = merge_.out * merged;
     tiles_ = merge_.groups * taps * cover(out, 32) * cover(padded, 32);
     elements_ = merge_.groups * out * taps * padded;
     merge_.small = split ? elements_ : 0;
     bytes_ = static_cast<std::size_t>(
         cover(elements_ * (split ? 2 : 1) * element_bytes(type_), alignment) * alignment);
+}
+
+void weights_operand::find_turned() {
+    constexpr wide piece = 8;
+    if (type_ == data_type::f32 || merge_.groups != 1 || merge_.merged != 1
+        || merge_.out_stride != 1 || merge_.in_stride % piece != 0 || merge_.in_stride <= 0)
+        return;
+    turned_form made{merge_.out, 1, merge_.in, piece, merge_.in_stride};
+    wide next = 0;
+    for (std::size_t d = 3; d-- > 0;) {
+        const wide length = merge_.taps[d], stride = merge_.tap_strides[d];
+        if (length == 1) continue;
+        if (next == 0) made.tap_stride = next = stride;
+        if (stride != next || stride % piece != 0 || stride <= 0) return;
+        next *= length;
+        made.taps *= length;
+    }
+    turned_ = made;
+}
+
+const weights_operand::turned_form *weights_operand::turned(const void *data) const {
+    const bool aligned = reinterpret_cast<std::uintptr_t>(data) % 16 == 0;
+    return turned_.in_stride != 0 && aligned ? &turned_ : nullptr;
 }
 
 const void *weights_operand::read(const void *data, void *room, const lane &on) const {

@@ -54,10 +54,19 @@ public:
     /// Elements of one part.
     [[nodiscard]] wide elements() const { return elements_; }
     const void *read(const void *data, void *room, const lane &on) const;
+    /// How 16-bit weights lie that are the other way round, output channels next to each other:
+    /// strides of taps and channels of the sum. No weights of several groups.
+    struct turned_form {
+        wide out, taps, in, tap_stride, in_stride;
+    };
+    [[nodiscard]] const turned_form *turned(const void *data) const;
 
 private:
+    void find_turned();
+
     data_type type_;
     merge_args merge_{};
+    turned_form turned_{};  // in_stride 0: they do not lie so
     wide elements_ = 0, tiles_ = 0;
     std::size_t bytes_ = 0;
     bool ready_ = false;

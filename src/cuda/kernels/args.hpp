@@ -264,7 +264,8 @@ constexpr int bulk_most_phases = 4;
 /// Data passes of 16-bit types through the copy engine: see wgmma_bulk_data.cu.
 struct bulk_args {
     tensor_map in[bulk_most_phases];  // of each phase
-    tensor_map weights;               // [group and out channel][tap][channel]
+    tensor_map weights;               // [group and out channel][tap][channel], or turned:
+                                      // [channel][tap][out channel]
     data_args data;                   // the problem as it is, cut into tiles of merged groups
     bulk_phase phase[bulk_most_phases];
     std::int32_t step[3], out_step[3];  // from position to position
@@ -272,6 +273,7 @@ struct bulk_args {
     std::int32_t out_channels;          // of a merged group
     std::int32_t lines;                 // of 64 channels
     std::int32_t three_axes;
+    std::int32_t turned_weights;
     std::int32_t along_channels;  // pieces of 16 bytes of channels are stored, else of positions:
     std::int32_t unit;            // so many positions at once
     std::int32_t by_engine;       // the copy engine stores, through `out`

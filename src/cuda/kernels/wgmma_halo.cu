@@ -30,6 +30,7 @@ __device__ inline void copy_tile(
               first_tap = f.first_tap[1] * columns + f.first_tap[2],
               first_weights = tile.group * q.out_channels + tile.first_column;
     const unsigned box_bytes = static_cast<unsigned>(h.box_pixels) * line;
+    const bool turned = q.turned_weights != 0;
     box.channel = tile.group * q.channels;
     for (int l = 0; l < lines; ++l, box.channel += 64) {
         bulk::wait(boxes.is_empty(), boxes.parity ^ 1U);
@@ -41,50 +42,54 @@ __device__ inline void copy_tile(
             for (int t2 = 0; t2 < columns; ++t2, tap += column_step) {
                 bulk::wait(taps.is_empty(), taps.parity ^ 1U);
                 bulk::expect(taps.is_full(), halo_tiles::tap_bytes);
-                bulk::copy_weights(
-                    taps.at(), q.weights, taps.is_full(), l * 64, tap, first_weights);
+                bulk::copy_weights(taps.at(), q.weights, taps.is_full(),
+                    turned ? tile.first_column : l * 64, tap, turned ? l * 64 : first_weights);
                 taps.next();
             }
     }
 }
 
-template <typename T>
-__device__ inline void multiply_tile(const halo_args &h, unsigned number, boxes_ring &boxes,
-    taps_ring &taps, wide *out_at, unsigned room, bool is_first, bool is_last) {
-    const bulk_args &q = h.bulk;
-    const bulk_phase &f = q.phase[0];
-    const bool speaks = threadIdx.x % 32 == 0;
-    const int which = static_cast<int>(threadIdx.x) / 128;
-    float sum[halo_tiles::rows / 2];
+/// The products of a tap. Turned weights are rows of output channels.
+template <typename T, bool Turned>
+__device__ inline void add_products(
+    float (&sum)[halo_tiles::rows / 2], unsigned weights, unsigned pixels) {
+    const std::uint64_t a = Turned ? wgmma::describe_turned(weights, halo_tiles::tap_bytes)
+                                   : wgmma::describe(weights),
+                        b = wgmma::describe(pixels);
 #pragma unroll
-    for (int k = 0; k < halo_tiles::rows / 2; ++k) sum[k] = 0;
+    for (unsigned k = 0; k < 4; ++k)
+        if constexpr (Turned)
+            wgmma::left_turned_product<T, halo_tiles::rows>::add(
+                sum, a + k * wgmma::next_turned_terms, b + k * wgmma::next_terms, 1);
+        else
+            wgmma::product<T, halo_tiles::rows>::add(
+                sum, a + k * wgmma::next_terms, b + k * wgmma::next_terms, 1);
+}
+
+template <typename T, bool Turned>
+__device__ inline void sum_tile(const halo_args &h, float (&sum)[halo_tiles::rows / 2],
+    boxes_ring &boxes, taps_ring &taps, bool is_last) {
+    const bulk_phase &f = h.bulk.phase[0];
+    const int lines = h.bulk.lines, rows = f.taps[1], columns = f.taps[2];
+    const unsigned column_move = static_cast<unsigned>(f.offset_step[2]) * line,
+                   row_move = static_cast<unsigned>(f.offset_step[1] * h.width) * line
+                              - column_move * static_cast<unsigned>(columns),
+                   first_move = static_cast<unsigned>(f.offset[1] * h.width + f.offset[2]) * line;
+    const bool speaks = threadIdx.x % 32 == 0;
     unsigned tap_before = 0, box_before = 0;
     const auto free_before = [&] {
         if (!speaks) return;
         if (tap_before != 0) bulk::arrive(tap_before);
         if (box_before != 0) bulk::arrive(box_before);
     };
-    const int lines = q.lines, rows = f.taps[1], columns = f.taps[2];
-    const unsigned column_move = static_cast<unsigned>(f.offset_step[2]) * line,
-                   row_move = static_cast<unsigned>(f.offset_step[1] * h.width) * line
-                              - column_move * static_cast<unsigned>(columns),
-                   first_move = static_cast<unsigned>(f.offset[1] * h.width + f.offset[2]) * line;
-    // A barrier knows whether the phase before this one has ended, no more: the warpgroups wait for
-    // stages one after the other.
-    if (!is_first) bulk::take_turn(which);
     for (int l = 0; l < lines; ++l) {
         bulk::wait(boxes.is_full(), boxes.parity);
         unsigned moved = boxes.at() + first_move;
         for (int t1 = 0; t1 < rows; ++t1, moved += row_move)
             for (int t2 = 0; t2 < columns; ++t2, moved += column_move) {
                 bulk::wait(taps.is_full(), taps.parity);
-                const std::uint64_t a = wgmma::describe(taps.at()), b = wgmma::describe(moved);
                 wgmma::fence();
-#pragma unroll
-                for (int k = 0; k < 4; ++k)
-                    wgmma::product<T, halo_tiles::rows>::add(sum,
-                        a + static_cast<unsigned>(k) * wgmma::next_terms,
-                        b + static_cast<unsigned>(k) * wgmma::next_terms, 1);
+                add_products<T, Turned>(sum, taps.at(), moved);
                 wgmma::commit();
                 // The products before these are done: what they read may be overwritten.
                 wgmma::await<1>();
@@ -96,9 +101,25 @@ __device__ inline void multiply_tile(const halo_args &h, unsigned number, boxes_
         box_before = boxes.is_empty();
         boxes.next();
     }
-    if (!is_last) bulk::pass_turn(which);
+    if (!is_last) bulk::pass_turn(static_cast<int>(threadIdx.x) / 128);
     wgmma::await();
     free_before();
+}
+
+template <typename T>
+__device__ inline void multiply_tile(const halo_args &h, unsigned number, boxes_ring &boxes,
+    taps_ring &taps, wide *out_at, unsigned room, bool is_first, bool is_last) {
+    const int which = static_cast<int>(threadIdx.x) / 128;
+    float sum[halo_tiles::rows / 2];
+#pragma unroll
+    for (int k = 0; k < halo_tiles::rows / 2; ++k) sum[k] = 0;
+    // A barrier knows whether the phase before this one has ended, no more: the warpgroups wait for
+    // stages one after the other.
+    if (!is_first) bulk::take_turn(which);
+    if (h.bulk.turned_weights != 0)
+        sum_tile<T, true>(h, sum, boxes, taps, is_last);
+    else
+        sum_tile<T, false>(h, sum, boxes, taps, is_last);
     store_sums<T>(h, halo_tile(h, number), number, sum, out_at, room);
 }
 
