@@ -17,10 +17,12 @@ constexpr dim most_vectors = 4;
 
 bool narrow_data::shares_rows(const conv_phase &f) const {
     constexpr dim full = 4;    // channels that keep the arithmetic busy by themselves
-    constexpr dim least = 32;  // products of an element of D
+    constexpr dim least = 32;  // steps of a product that pay for the shifts
     const dim columns = row_taps(f);
-    return !pixels_ && columns > 1 && roles_.out_c < full
-           && roles_.in_c * (f.taps / columns) >= least;
+    // Without registers for more rows (AVX2) nothing is shared.
+    const bool taller = kernels_.max_m[most_vectors] >= 2 * roles_.out_c;
+    return !pixels_ && taller && columns > 1 && roles_.out_c < full
+           && units(roles_.in_c) * (f.taps / columns) >= least;
 }
 
 dim narrow_data::first_shift(const conv_phase &f) const {
@@ -57,7 +59,8 @@ dim narrow_data::list_rows(
 void narrow_data::multiply_rows(scratch &s, const task &t, const conv_phase &f, dim chunk, dim d,
     dim h, dim rows, float *c) const {
     const dim columns = row_taps(f), width = columns * roles_.out_c;
-    const dim results = (rows - 1) * patch_[2].length + std::min(t.length[2], f.axis[2]->count - t.t0[2]);
+    const dim results =
+        (rows - 1) * patch_[2].length + std::min(t.length[2], f.axis[2]->count - t.t0[2]);
     const dim count = results + last_shift(f);
     product_args args{};
     args.k = units(chunk_channels(chunk));
@@ -90,7 +93,8 @@ void narrow_data::shift_rows(
     for (dim o = 0; o < roles_.out_c; ++o)
         for (dim tap = 0; tap < row_taps(f); ++tap) {
             const float *from = s.d + (tap * roles_.out_c + o) * d_pitch_
-                                + taps_of_.patch[static_cast<std::size_t>(f.first_tap + tap)] - first;
+                                + taps_of_.patch[static_cast<std::size_t>(f.first_tap + tap)]
+                                - first;
             float *to = c + o * c_pitch_;
             if (tap == 0 && !accumulate)
                 std::copy(from, from + count, to);
