@@ -33,9 +33,7 @@ std::vector<named> algorithms_of(const problem &p, std::uint64_t number) {
         for (const isa set : usable_fma_isas()) all.push_back({"narrow.fma", set});
         if (p.type == data_type::bf16) {
             all.push_back({"folded.dot2", isa::avx512_bf16});
-            // One channel would fill half of each pair: refused.
-            if ((p.what == pass::forward ? p.ic : p.oc) > 1)
-                all.push_back({"narrow.dot2", isa::avx512_bf16});
+            all.push_back({"narrow.dot2", isa::avx512_bf16});
         }
     }
     const bool apart = p.x[2].dilation > 1 && p.x[2].kernel > 1;  // which folded refuses
