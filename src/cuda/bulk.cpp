@@ -74,8 +74,7 @@ private:
         const problem &p = problem_;
         const bulk_tile_size &tile = shape_.tile;
         bulk_args args = args_;
-        const operand::place in =
-            bind(args, p, shape_, store_, tile.columns, false, data, workspace, on);
+        const operand::place in = bind(args, p, shape_, store_, tile.columns, data, workspace, on);
         if (args.by_engine != 0)
             args.out = map_outputs(on, p, args.data.end.out, shape_.out, position_pitch(p));
         for (std::size_t i = 0; i < phases_.size(); ++i)
@@ -83,7 +82,9 @@ private:
                 args.in[i] = map_pixels(on, p.type, in.data, in.strides, p.mb,
                     shape_.merged.groups * in.group, phases_[i].axes, args.three_axes != 0,
                     tile.rows);
-        on.launch(bulk_kernel(kernel::bulk_data_256x64_bf16, tile, p.type),
+        const kernel first = args.turned_weights != 0 ? kernel::bulk_turned_256x64_bf16
+                                                      : kernel::bulk_data_256x64_bf16;
+        on.launch(bulk_kernel(first, tile, p.type),
             std::min<wide>(args.data.tiles, wide{on.on().multiprocessors} * tile.at_once),
             tile.threads, &args, static_cast<std::size_t>(tile.shared));
     }
@@ -141,7 +142,7 @@ store_form find_store(const problem &p, wide channels, wide row) {
 }
 
 operand::place bind(bulk_args &args, const problem &p, const merged_data &what,
-    const store_form &store, int columns, bool may_turn, const conv::buffers &data, void *workspace,
+    const store_form &store, int columns, const conv::buffers &data, void *workspace,
     const lane &on) {
     args.data.in = is_backward(p) ? data.dst : data.src;
     args.data.weights = data.weights;
@@ -154,8 +155,7 @@ operand::place bind(bulk_args &args, const problem &p, const merged_data &what,
     auto *const room = static_cast<std::byte *>(workspace);
     const operand::place in = what.input.read(args.data.in, room, on);
     args.channels = static_cast<int>(in.group);
-    const weights_operand::turned_form *const turned =
-        may_turn ? what.weights.turned(data.weights) : nullptr;
+    const weights_operand::turned_form *const turned = what.weights.turned(data.weights);
     args.turned_weights = turned != nullptr ? 1 : 0;
     if (turned != nullptr) {
         args.weights = map_turned_weights(on, p.type, data.weights, *turned);

@@ -108,9 +108,9 @@ tensor_map map_outputs(
     const lane &on, const conv::problem &p, void *out, wide channels, wide pitch);
 
 /// The pointers of a data pass with tiles of `columns`: operands are read or packed, weights
-/// mapped (as they lie, if they are turned and `may_turn`). Returns where the input is.
+/// mapped. Returns where the input is.
 operand::place bind(bulk_args &args, const conv::problem &p, const merged_data &what,
-    const store_form &store, int columns, bool may_turn, const conv::buffers &data, void *workspace,
+    const store_form &store, int columns, const conv::buffers &data, void *workspace,
     const lane &on);
 
 /// Why a problem is none of these; empty if it is.

@@ -83,7 +83,8 @@ void load_kernels(device &d) {
         allow(static_cast<kernel>(i), wgmma_weights_wide_shared);
     for (const kernel halo : {kernel::halo_bf16, kernel::halo_f16})
         allow(halo, halo_tiles::most_shared);
-    for (const kernel first : {kernel::bulk_data_256x64_bf16, kernel::bulk_weights_256x64_bf16})
+    for (const kernel first : {kernel::bulk_data_256x64_bf16, kernel::bulk_turned_256x64_bf16,
+             kernel::bulk_weights_256x64_bf16})
         for (const bulk_tile_size &tile : bulk_tile_sizes)
             for (const data_type type : {data_type::bf16, data_type::f16})
                 allow(bulk_kernel(first, tile, type), tile.shared);

@@ -112,7 +112,7 @@ private:
         halo_args args = args_;
         bulk_args &b = args.bulk;
         const operand::place in =
-            bind(b, p, shape_, store_, halo_tiles::columns, true, data, workspace, on);
+            bind(b, p, shape_, store_, halo_tiles::columns, data, workspace, on);
         b.in[0] = map_pixels(on, p.type, in.data, in.strides, p.mb, shape_.merged.groups * in.group,
             shape_.positions.axes, false, args.box_pixels);
         on.launch(p.type == data_type::bf16 ? kernel::halo_bf16 : kernel::halo_f16,

@@ -79,9 +79,11 @@ struct product;
 /// The same of operands whose rows are terms of the sum.
 template <typename T, int N>
 struct turned_product;
-/// The same where the rows of the left one are.
+/// The same where the rows of one operand are.
 template <typename T, int N>
 struct left_turned_product;
+template <typename T, int N>
+struct right_turned_product;
 /// The same of TF32, with a in registers.
 template <int N>
 struct tf32_product;
@@ -110,6 +112,8 @@ CONVGRAD_PRODUCTS(turned_product, bf16, "bf16", "1, 1")
 CONVGRAD_PRODUCTS(turned_product, f16, "f16", "1, 1")
 CONVGRAD_PRODUCTS(left_turned_product, bf16, "bf16", "1, 0")
 CONVGRAD_PRODUCTS(left_turned_product, f16, "f16", "1, 0")
+CONVGRAD_PRODUCTS(right_turned_product, bf16, "bf16", "0, 1")
+CONVGRAD_PRODUCTS(right_turned_product, f16, "f16", "0, 1")
 #undef CONVGRAD_PRODUCTS
 #undef CONVGRAD_PRODUCT
 
