@@ -90,6 +90,7 @@ bool winograd_is_accurate(const conv::problem &p, winograd_tile tile, isa set) {
         {{2, 2}, false, {256, 1024, 6144}, {256, 768, 3072}},
         {{2, 2}, true, {288, 1152, never}, {256, 768, 3072}},
         {{3, 3}, false, {288, 864, 3456}, {256, 768, 2048}},
+        {{3, 3}, true, {256, 1024, 6144}, {512, 2048, 4608}},
         {{4, 4}, false, {never, never, 3072}, {never, never, 3072}},
         {{5, 5}, false, {never, never, 6400}, {never, never, 3072}},
         {{1, 2}, false, {128, never, 512}, {128, never, 512}},
@@ -245,6 +246,26 @@ winograd_map::place winograd_map::place_of(dim map, dim phase, dim source) const
             all ? -div_down(-in_[a] - pad_[a], stride) : at.in[a] + at.pad[a] - at.first_tap[a];
     }
     return at;
+}
+
+bool winograd_map::vanishes(dim phase, dim source, dim point) const {
+    const dim at[2] = {point / across[1], point % across[1]};
+    for (int a = 0; a < 2; ++a) {
+        const bool lacks = div_up(kernel_[a] - residue(a, phase, source), stride_[a]) < taps[a];
+        if (lacks && at[a] == (back_ ? 0 : across[a] - 1)) return true;
+    }
+    return false;
+}
+
+double winograd_map::multiplied() const {
+    if (!lacks_taps()) return 1;
+    dim all = 0, some = 0;
+    for (dim i = 0; i < (back_ ? phases : stride_[0] * stride_[1]); ++i)
+        for (dim q = 0; q < points; ++q) {
+            ++all;
+            some += vanishes(back_ ? i : 0, back_ ? 0 : i, q) ? 0 : 1;
+        }
+    return static_cast<double>(some) / static_cast<double>(all);
 }
 
 dim winograd_map::first_weight(const conv::weights_strides &w, dim phase, dim source) const {

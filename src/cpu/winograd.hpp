@@ -82,6 +82,12 @@ struct winograd_map {
     [[nodiscard]] bool lacks_taps() const {
         return kernel_[0] % stride_[0] != 0 || kernel_[1] % stride_[1] != 0;
     }
+    /// Whether the transformed filter of a source or phase is zero at a point, because it lacks a
+    /// tap: its last one, and then at the last point (∞) of the axis; backward, where filters are
+    /// turned round, its first one, and then at the first point (0).
+    [[nodiscard]] bool vanishes(dim phase, dim source, dim point) const;
+    /// The share of points, of all sources and phases, at which filters do not vanish.
+    [[nodiscard]] double multiplied() const;
     /// Elements from a filter's first weight to the first tap of a source's or phase's residue, and
     /// from there to tap (row, column) of the transformed filter.
     [[nodiscard]] dim first_weight(const conv::weights_strides &w, dim phase, dim source) const;

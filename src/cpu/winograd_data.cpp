@@ -64,7 +64,7 @@ winograd_data::shared winograd_data::lay_out_shared(memory_walk &memory) const {
 winograd_data::scratch winograd_data::lay_out(memory_walk &memory) const {
     scratch s{};
     s.v = memory.take<float>(share_v_ ? 0 : v_floats());
-    s.m = memory.take<float>(map_.points * m_point_);
+    s.m = memory.take<float>(together_ * m_floats());
     s.u = memory.take<float>(share_u_ ? 0 : map_.points * u_point_);
     s.filters = memory.take<float>(filters_floats());
     s.stage = memory.take<float>(stage_floats());
@@ -240,42 +240,86 @@ void winograd_data::transform_input(const conv::buffers &data, dim set,
 
 void winograd_data::run_task(const conv::buffers &data, const scratch &s, const task &t) const {
     if (!share_v_) transform_input(data, t.set, t.tiles, 0, in_c_, s.stage, s.v);
-    for (dim index = t.first_panel; index < t.first_panel + t.panels; ++index) {
-        const int vectors = panel_channels(index) > kernels_.lanes ? 2 : 1;
+    for (dim done = 0, some; done < t.panels; done += some) {
+        const dim index = t.first_panel + done;
+        some = std::min(together_, t.panels - done);
         if (t.u.at != nullptr)
-            multiply(t, t.v, t.u.at + index * in_c_ * panel(), t.u.point, 0, in_c_, vectors, s.m);
+            multiply_panels(t, index, some, s.m);
         else
             for (dim chunk = 0; chunk < filter_chunks(); ++chunk) {
                 transform_filters(data, s.filters, t.set, index, chunk, s.u, u_point_);
-                multiply(
-                    t, t.v, s.u, u_point_, chunk * chunk_, chunk_channels(chunk), vectors, s.m);
+                for (dim q = 0; q < map_.points; ++q)
+                    multiply(t, q, s.u + q * u_point_, s.u + (q + 1) % map_.points * u_point_,
+                        chunk * chunk_, chunk_channels(chunk), vectors_of(index), s.m);
             }
-        finish(data, s, t, index);
+        for (dim i = 0; i < some; ++i) {
+            scratch of = s;
+            of.m += i * m_floats();
+            finish(data, of, t, index + i);
+        }
     }
 }
 
-/// Input channels [first, first + count), whose transformed filters begin at `u`.
-void winograd_data::multiply(const task &t, const float *v, const float *u, dim point, dim first,
+/// Point by point, so that tiles which exceed a core's cache come once for all panels.
+void winograd_data::multiply_panels(const task &t, dim index, dim panels, float *m) const {
+    const dim each = in_c_ * panel();
+    for (dim q = 0; q < map_.points; ++q)
+        for (dim i = 0; i < panels; ++i) {
+            const float *u = t.u.at + q * t.u.point + (index + i) * each;
+            const float *next = i + 1 < panels        ? u + each
+                                : q + 1 < map_.points ? u - i * each + t.u.point
+                                                      : u;
+            multiply(t, q, u, next, 0, in_c_, vectors_of(index + i), m + i * m_floats());
+        }
+}
+
+/// Input channels [first, first + count) at one point, where their filters are `u`; `next` will be
+/// needed then.
+void winograd_data::multiply(const task &t, dim q, const float *u, const float *next, dim first,
     dim count, int vectors, float *m) const {
+    dim begin = first;
+    const auto add = [&](dim end) {
+        if (begin < end)
+            multiply_range(
+                t, q, u + (begin - first) * panel(), next, begin, end - begin, vectors, m);
+    };
+    // Filters that vanish are left out. Forward those of the first source never do; backward those
+    // of all sources do, or none.
+    if (map_.lacks_taps())
+        for_each_source(first, count, [&](dim source, dim, dim some, dim before) {
+            if (!map_.vanishes(t.phase, source, q)) return;
+            add(first + before);
+            begin = first + before + some;
+        });
+    add(first + count);
+    if (begin == in_c_ && map_.vanishes(t.phase, 0, q)) clear_point(t, q, m);
+}
+
+void winograd_data::multiply_range(const task &t, dim q, const float *u, const float *next,
+    dim first, dim count, int vectors, float *m) const {
     const dim lanes = kernels_.lanes;
     winograd_product_args args{};
     args.a_run = rows_ * lanes;
+    args.b = u;
     args.runs = div_up(count, lanes);
     args.last = count - (args.runs - 1) * lanes;
     args.chain = chain_products / lanes;
     args.accumulate = first > 0;
-    for (dim q = 0; q < map_.points; ++q) {
-        const auto [begin, end] = map_.slots(t.tiles, q);
-        args.b = u + q * point;
-        for (dim slot = begin, rows; slot < end; slot += rows) {
-            rows = std::min(rows_ - slot % rows_, end - slot);
-            args.next = slot + rows >= end && q + 1 < map_.points ? args.b + point : args.b;
-            args.a = v + q * v_point_ + slot / rows_ * rows_ * in_padded_ + slot % rows_ * lanes
-                     + first * rows_;
-            args.c = m + q * m_point_ + slot * panel();
-            winograd_.product(args, static_cast<int>(rows), vectors);
-        }
+    const auto [begin, end] = map_.slots(t.tiles, q);
+    for (dim slot = begin, rows; slot < end; slot += rows) {
+        rows = std::min(rows_ - slot % rows_, end - slot);
+        args.next = slot + rows >= end ? next : u;
+        args.a = t.v + q * v_point_ + slot / rows_ * rows_ * in_padded_ + slot % rows_ * lanes
+                 + first * rows_;
+        args.c = m + q * m_point_ + slot * panel();
+        winograd_.product(args, static_cast<int>(rows), vectors);
     }
+}
+
+/// A point whose filters are zero.
+void winograd_data::clear_point(const task &t, dim q, float *m) const {
+    const auto [begin, end] = map_.slots(t.tiles, q);
+    std::fill_n(m + q * m_point_ + begin * panel(), (end - begin) * panel(), 0.0F);
 }
 
 void winograd_data::finish(

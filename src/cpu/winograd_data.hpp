@@ -59,9 +59,9 @@ private:
     void set_tiles(dim tiles);
     void choose_rows();
     [[nodiscard]] double skew() const;
-    void choose_blocks();
+    void choose_blocks(int threads);
     bool stream_filters(int threads);
-    void choose_chunks();
+    void choose_chunks(int threads);
     bool share_panels(int threads);
     void fit_workspace(int threads, std::size_t limit);
     /// Groups and phases, each with filters of its own.
@@ -69,6 +69,9 @@ private:
     [[nodiscard]] dim panel() const { return 2 * dim{kernels_.lanes}; }
     [[nodiscard]] dim panel_channels(dim index) const {
         return std::min(panel(), roles_.out_c - index * panel());
+    }
+    [[nodiscard]] int vectors_of(dim index) const {
+        return panel_channels(index) > kernels_.lanes ? 2 : 1;
     }
     [[nodiscard]] dim filter_chunks() const { return div_up(in_c_, chunk_); }
     [[nodiscard]] dim input_chunks() const { return div_up(in_c_, input_chunk_); }
@@ -78,6 +81,7 @@ private:
 
     // Floats.
     [[nodiscard]] dim v_floats() const { return map_.points * v_point_; }
+    [[nodiscard]] dim m_floats() const { return map_.points * m_point_; }  // of a panel
     /// Of tiles that tasks share, where they do.
     [[nodiscard]] dim shared_v_bytes() const { return 4 * sets() * blocks_ * v_floats(); }
     [[nodiscard]] dim filters_floats() const;
@@ -108,8 +112,12 @@ private:
     void transform_input(const conv::buffers &data, dim set, const winograd_map::block &tiles,
         dim channel, dim channels, float *stage, float *v) const;
     void run_task(const conv::buffers &data, const scratch &s, const task &t) const;
-    void multiply(const task &t, const float *v, const float *u, dim point, dim first, dim count,
+    void multiply_panels(const task &t, dim index, dim panels, float *m) const;
+    void multiply(const task &t, dim q, const float *u, const float *next, dim first, dim count,
         int vectors, float *m) const;
+    void multiply_range(const task &t, dim q, const float *u, const float *next, dim first,
+        dim count, int vectors, float *m) const;
+    void clear_point(const task &t, dim q, float *m) const;
     void finish(const conv::buffers &data, const scratch &s, const task &t, dim index) const;
     void finish_run(const conv::buffers &data, const scratch &s, const task &t, dim index,
         const winograd_map::run &run) const;
@@ -151,6 +159,7 @@ private:
     dim block_ = 1, rows_ = 1;  // tiles of a task, and of a product
     dim blocks_ = 1;            // of tiles
     dim panels_each_ = 1, panel_blocks_ = 1;
+    dim together_ = 1;  // panels that a point of a block's tiles is multiplied with at a time
     bool share_u_ = true, share_v_ = false;  // transformed once, before the tasks
     dim v_point_ = 0, m_point_ = 0, u_point_ = 0;
     dim tasks_ = 0;

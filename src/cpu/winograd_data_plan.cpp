@@ -11,6 +11,8 @@ constexpr dim filter_chunk = 64;             // channels: their taps stay in L1 
 constexpr dim block_bytes = 512 << 10;       // V and M of a block of tiles
 constexpr dim cached_filters = 4 << 20;      // beyond, blocks are larger: each reads all filters
 constexpr dim streamed_results = 600 << 10;  // M of a block of tiles where they are not kept
+constexpr dim near_tiles = 768 << 10;        // V of a block that stays in a core's cache
+constexpr dim near_results = 768 << 10;      // M of panels that are multiplied together
 constexpr dim most_shared = 96 << 20;        // of V of all tiles
 
 // Multiply-adds that a point of a transform takes as long as.
@@ -28,8 +30,10 @@ winograd_data::winograd_data(const conv::problem &p, const kernel_set &kernels, 
 winograd_data::winograd_data(const conv::problem &p, const kernel_set &kernels, winograd_tile tile,
     int threads, std::size_t workspace_limit)
     : winograd_data(p, kernels, tile) {
-    if (!stream_filters(threads)) choose_blocks();
-    choose_chunks();
+    // No result depends on how tiles and panels are cut, so they are cut for the threads there are.
+    const int most = std::min(std::max(threads, 1), cut_threads(p_, kernels_));
+    if (!stream_filters(threads)) choose_blocks(most);
+    choose_chunks(most);
     fit_workspace(threads, workspace_limit);
 }
 
@@ -42,6 +46,9 @@ void winograd_data::set_tiles(dim tiles) {
     v_point_ = round_up_to(block_, rows_) * in_padded_ + apart;
     m_point_ = round_up_to(block_, rows_) * panel() + apart;
     panel_blocks_ = div_up(panels_, panels_each_);
+    together_ = !share_u_ || 4 * v_floats() <= near_tiles
+                    ? 1
+                    : std::clamp<dim>(near_results / (4 * m_floats()), 1, panels_each_);
     u_point_ = share_u_ ? all_filters_point() : chunk_ * panel() + apart;
     tasks_ = sets() * panel_blocks_ * blocks_;
 }
@@ -74,12 +81,11 @@ double winograd_data::skew() const {
     return static_cast<double>(blocks_ * most) / static_cast<double>(map_.all_points());
 }
 
-void winograd_data::choose_blocks() {
+void winograd_data::choose_blocks(int threads) {
     const dim most_rows = winograd_.most_rows;
     const dim filters = 4 * map_.points * in_c_ * roles_.out_c;
     const dim least = (filters > cached_filters ? 4 : 2) * most_rows;
     const dim wanted = std::max(least, block_bytes / (4 * map_.points * (in_padded_ + panel())));
-    const int threads = cut_threads(p_, kernels_);
     panels_each_ = panels_;
     const dim first = div_up(map_.count, wanted);
     const auto share_of = [&](dim n) {
@@ -124,8 +130,7 @@ bool winograd_data::stream_filters(int threads) {
 }
 
 /// Filters, and tiles that tasks share, are transformed before the tasks by all threads.
-void winograd_data::choose_chunks() {
-    const int threads = cut_threads(p_, kernels_);
+void winograd_data::choose_chunks(int threads) {
     const auto cut = [&](dim &chunk, dim times) {
         while (chunk > least_chunk
                && fair_share(times * div_up(in_c_, chunk), 1, threads) < fair_enough)

@@ -384,6 +384,11 @@ void winograd_weights::product(const memory &m, const winograd_map::block &tiles
     for (dim i = first; vectors == 1 && !accumulate && i < last; ++i)
         std::fill_n(c + (i - first) * panel() + lanes, lanes, 0.0F);
     for (dim i = first; i < last; i += rows) {
+        // The taps of the layer take nothing from there.
+        if (map_.lacks_taps() && map_.vanishes(0, i / p_.ic, point)) {
+            if (!accumulate) std::fill_n(c + (i - first) * panel(), rows * panel(), 0.0F);
+            continue;
+        }
         args.a = m.v + point * v_point_ + i / lanes * lanes * block_ + i % lanes + begin * lanes;
         args.c = c + (i - first) * panel();
         winograd_.gradient(args, vectors);

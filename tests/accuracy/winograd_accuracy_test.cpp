@@ -70,7 +70,7 @@ TEST(winograd_accuracy, weights_gradient_no_larger_than_the_plain_sum) {
 }
 
 TEST(winograd_accuracy, stride_2_no_larger_than_the_plain_sum) {
-    for (const dim kernel : {4, 3})
+    for (const dim kernel : {4, 3, 5})
         for (const pass what : {pass::forward, pass::backward_data, pass::backward_weights})
             check_rule(winograd_stride_layers(what, kernel));
 }

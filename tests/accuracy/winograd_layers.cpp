@@ -64,7 +64,7 @@ std::vector<winograd_layer> winograd_stride_layers(conv::pass what, dim kernel) 
     if (what == conv::pass::backward_weights) {
         for (const dim side : {4, 7, 10, 14, 16, 23, 26, 28, 32, 40, 46, 56, 64})
             found.push_back({layer(what, 16, 16, side, 1, of), side * side});
-        for (const dim images : {16, 32, 48, 64, 128, 192})
+        for (const dim images : {16, 32, 48, 64, 128, 192, 288})
             found.push_back({layer(what, 16, 16, 4, images, of), images * 16});
         return found;
     }

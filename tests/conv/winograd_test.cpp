@@ -420,5 +420,20 @@ TEST(winograd, math_modes_decide) {
         }
 }
 
+// A stride that does not divide the taps leaves residues with one tap less, whose filters vanish at
+// a point of the axis: of 2 · 6 points 11 are left.
+TEST(winograd, filters_that_vanish_are_not_multiplied) {
+    for (const pass what : {pass::forward, pass::backward_data, pass::backward_weights})
+        for (const filter_axis filter : {filter_axis{3, 2}, {5, 2}, {4, 2}, {3, 1}}) {
+            problem p;
+            p.what = what;
+            p.ic = p.oc = 16;
+            p.x[1] = p.x[2] = make_axis(28, filter.kernel, filter.stride, 1, 1, 1);
+            const double left = filter.kernel % filter.stride != 0 ? 11.0 / 12 : 1;
+            EXPECT_DOUBLE_EQ(
+                cpu::winograd_map(p, cpu::winograd_tile::f4x4).multiplied(), left * left);
+        }
+}
+
 }  // namespace
 }  // namespace convgrad::test
