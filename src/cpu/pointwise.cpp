@@ -66,7 +66,8 @@ bool fits_pointwise(const conv::problem &p, std::string *why) {
 }
 
 struct pointwise_data::scratch : worker_memory {
-    dim held = -1;  // group whose weights and bias are here
+    dim held;           // group whose weights and bias are here
+    fetch_ahead ahead;  // input of the next task
 };
 
 struct pointwise_data::task {
@@ -74,6 +75,7 @@ struct pointwise_data::task {
     dim n, group, x0, count;
     const float *in;  // channel 0 of the group
     float *out;
+    dim next;  // task that follows; negative: none is known
 };
 
 pointwise_data::pointwise_data(
@@ -145,20 +147,28 @@ data_walk pointwise_data::start(
     // They change with every task: what a worker holds serves its next one.
     const auto workers = std::make_shared<std::vector<scratch>>();
     memory_walk memory(workspace);
-    for (int w = 0; w < workers_; ++w) workers->push_back({lay_out(roles_, kernels_, memory)});
+    for (int w = 0; w < workers_; ++w)
+        workers->push_back({lay_out(roles_, kernels_, memory), -1, {}});
     const dim units = tasks_ / std::max<dim>(p_.groups, 1);
     return {units, p_.groups, workers_,
         [this, &data, workers, units](int worker, const walk_piece &piece) {
             for (dim group = piece.first_block; group < piece.last_block; ++group)
-                for (dim unit = piece.first; unit < piece.last; ++unit)
-                    start_task((*workers)[static_cast<std::size_t>(worker)], data,
-                        make_task(data, group * units + unit));
+                for (dim unit = piece.first; unit < piece.last; ++unit) {
+                    const dim index = group * units + unit;
+                    task t = make_task(data, index);
+                    t.next = index + 1 < tasks_ ? index + 1 : -1;
+                    start_task((*workers)[static_cast<std::size_t>(worker)], data, t);
+                }
         }};
 }
 
-void pointwise_data::start_task(scratch &s, const conv::buffers &data, task t) const {
-    t.in = static_cast<const float *>(roles_.input(data)) + t.n * roles_.in.n
+const float *pointwise_data::input_of(const task &t) const {
+    return static_cast<const float *>(roles_.input(*t.data)) + t.n * roles_.in.n
            + t.group * roles_.in_c * roles_.in.c + t.x0;
+}
+
+void pointwise_data::start_task(scratch &s, const conv::buffers &data, task t) const {
+    t.in = input_of(t);
     t.out = static_cast<float *>(roles_.output(data)) + t.n * roles_.out.n
             + t.group * roles_.out_c * roles_.out.c + t.x0;
     run_task(s, t);
@@ -169,6 +179,7 @@ void pointwise_data::run_task(scratch &s, const task &t) const {
         s.held = t.group;
         pack_weights(s, t);
     }
+    plan_ahead(s, t);
     const dim last = t.count % step();  // positions of a step that is not whole
     if (last % kernels_.lanes != 0)
         for (dim c = 0; c < roles_.in_c; ++c) {
@@ -201,9 +212,11 @@ bool pointwise_data::streams(const task &t, dim x, dim count) const {
     return streams_ && on_lines(t.out + x, 4 * roles_.out.c, 4 * count);
 }
 
-/// Asks for what the step from position x on will need.
+/// Asks for what the step from position x on will need, and blocks after the first for some of
+/// what the next task begins with.
 void pointwise_data::expect_next(
-    const task &t, const channel_block &rows, dim x, product_args &args) const {
+    scratch &s, const task &t, const channel_block &rows, dim x, product_args &args) const {
+    if (rows.first > 0) s.ahead.fill(args);
     const dim count = std::min(step(), t.count - x);
     if (count <= 0) return;
     dim left = roles_.in_c;                          // k units
@@ -213,6 +226,7 @@ void pointwise_data::expect_next(
         for (dim c = rows.first; c < rows.first + rows.count; ++c)
             expect_write(bytes_at(t.out + c * roles_.out.c + x), 4 * count);
     } else if (writes) {
+        args.fetch[1] = args.fetch[0];
         args.fetch[0] = {
             bytes_at(t.out + rows.first * roles_.out.c + x), 4 * roles_.out.c, rows.count};
         left -= std::min(left, rows.count);
@@ -221,6 +235,17 @@ void pointwise_data::expect_next(
     args.fetch[1] = {bytes_at(t.in + x), 4 * roles_.in.c, left};
     for (dim c = left; c < roles_.in_c; ++c)
         expect_read(bytes_at(t.in + c * roles_.in.c + x), 4 * count);
+}
+
+/// The first step of the next task would be waited for. With more output channels than that are
+/// read, results are most of the traffic: it gained nothing there (0.98).
+void pointwise_data::plan_ahead(scratch &s, const task &t) const {
+    s.ahead = {};
+    if (t.next < 0 || blocks() == 1 || roles_.in_c < roles_.out_c) return;
+    const task next = make_task(*t.data, t.next);
+    s.ahead = {fetch_lists(bytes_at(input_of(next)), 4 * std::min(step(), next.count),
+                   {{{roles_.in_c, 4 * roles_.in.c}, {1, 0}, {1, 0}, {1, 0}}}),
+        {}, (blocks() - 1) * div_up(t.count, step())};
 }
 
 /// Each block in one piece: rows of all output channels would be 4 KiB apart for 1,024 of them, in
@@ -240,7 +265,7 @@ void pointwise_data::pack_weights(const scratch &s, const task &t) const {
 }
 
 void pointwise_data::multiply(
-    const scratch &s, const task &t, const channel_block &rows, dim x, dim count) const {
+    scratch &s, const task &t, const channel_block &rows, dim x, dim count) const {
     static constexpr dim start = 0;
     const bool whole = count % kernels_.lanes == 0, direct = whole && !buffered_;
     product_args args{};
@@ -256,7 +281,7 @@ void pointwise_data::multiply(
     args.ldc = direct ? roles_.out.c : step();
     args.accumulate = direct && p_.accumulate;
     args.stream = direct && streams(t, x, count);
-    expect_next(t, rows, x + count, args);
+    expect_next(s, t, rows, x + count, args);
     kernels_.product(
         args, static_cast<int>(rows.count), static_cast<int>(div_up(count, kernels_.lanes)));
 }

@@ -46,9 +46,11 @@ private:
     void run_task(scratch &s, const task &t) const;
     void pack_weights(const scratch &s, const task &t) const;
     [[nodiscard]] bool streams(const task &t, dim x, dim count) const;
-    void expect_next(const task &t, const channel_block &rows, dim x, product_args &args) const;
-    void multiply(
-        const scratch &s, const task &t, const channel_block &rows, dim x, dim count) const;
+    [[nodiscard]] const float *input_of(const task &t) const;
+    void plan_ahead(scratch &s, const task &t) const;
+    void expect_next(
+        scratch &s, const task &t, const channel_block &rows, dim x, product_args &args) const;
+    void multiply(scratch &s, const task &t, const channel_block &rows, dim x, dim count) const;
     void store(const scratch &s, const task &t, const channel_block &rows, dim x, dim count) const;
 
     conv::problem p_;
