@@ -1,5 +1,6 @@
 // Execution of the dense driver for forward and backward data. Start reading at execute(); the
-// choice of blocks is in tiled_search.cpp, what follows from it in tiled_layout.cpp.
+// choice of blocks is in tiled_search.cpp, what follows from it in tiled_layout.cpp, packing in
+// tiled_data_pack.cpp.
 //
 // For each task (a tile of positions × a block of output channels):
 //   for each chunk of reduced channels:
@@ -15,24 +16,10 @@
 #include <utility>
 
 #include "cpu/box_lines.hpp"
-#include "cpu/element.hpp"
 #include "cpu/tasks.hpp"
-#include "cpu/tiled.hpp"
+#include "cpu/tiled_data_parts.hpp"
 
 namespace convgrad::cpu {
-
-struct tiled_data::task : tile_place {
-    const conv::buffers *data;
-    dim n, images, group;
-    dim first_panel, panels;  // block of output channels
-    dim next = -1;            // task that follows, if it is known
-};
-
-struct tiled_data::scratch : worker_memory {
-    dim held_panel = -1, held_panels = 0;  // group·panels + first panel whose weights are packed
-    value_range weights_range;
-    fetch_ahead ahead;  // what is packed next
-};
 
 tiled_data::tiled_data(const conv::problem &p, const kernel_set &kernels, const kernel_set *exact,
     int threads, std::size_t workspace_limit)
@@ -56,7 +43,7 @@ tiled_data::scratch tiled_data::make_scratch(char *memory) const {
 }
 
 std::size_t tiled_data::workspace() const {
-    return tasks_ == 0 ? 0 : scratch_bytes() * static_cast<std::size_t>(workers_);
+    return tasks_ == 0 ? 0 : shared_bytes() + scratch_bytes() * static_cast<std::size_t>(workers_);
 }
 
 tiled_data::task tiled_data::make_task(const conv::buffers &data, dim index) const {
@@ -90,8 +77,13 @@ data_walk tiled_data::start(
     const conv::buffers &data, char *workspace, const executor &threads) const {
     fill_unreached(p_, roles_, walk_, kernels_, tasks_ == 0, data, threads);
     std::vector<scratch> workers;
-    for (int w = 0; w < workers_ && tasks_ > 0; ++w)
-        workers.push_back(make_scratch(workspace + static_cast<std::size_t>(w) * scratch_bytes()));
+    memory_walk all(workspace);
+    const shared_memory shared = tasks_ > 0 ? lay_out_shared(all) : shared_memory{};
+    for (int w = 0; w < workers_ && tasks_ > 0; ++w) {
+        workers.push_back(make_scratch(all.take<char>(static_cast<dim>(scratch_bytes()))));
+        workers.back().shared = shared;
+    }
+    if (share_weights_) pack_shared(data, workers, threads);
     // `workers` changes with every task: what a worker holds serves its next one.
     const auto held = std::make_shared<std::vector<scratch>>(std::move(workers));
     const dim blocks = p_.groups * blocks_, units = tasks_ / std::max<dim>(blocks, 1);
@@ -120,7 +112,13 @@ work_list tiled_data::work() const {
                                const bool held = keep_weights_ && before >= 0
                                                  && last.first_panel == t.first_panel
                                                  && last.group == t.group;
-                               return cost_of(t, held);
+                               return cost_of(t, held || share_weights_);
+                           }});
+    if (!share_weights_) return list;
+    const double panel = static_cast<double>(size_of(p_.type)) * static_cast<double>(taps_)
+                         * static_cast<double>(k_chunk_) * static_cast<double>(panel_width());
+    list.stages.push_back({"weights", p_.groups * chunks_ * panels_, workers_, [panel](dim, dim) {
+                               return task_cost{0, panel, panel};
                            }});
     return list;
 }
@@ -156,7 +154,10 @@ void tiled_data::run_task(scratch &s, const task &t) const {
         s.held_panels = t.panels;
         s.weights_range = {};
         load_bias(s, t);
-        if (keep_weights_) pack_weights(s, t, 0, chunks_);
+        if (share_weights_)
+            s.weights_range = shared_range(s, t);
+        else if (keep_weights_)
+            pack_weights(s, t, 0, chunks_);
     }
     bool small = t.panels <= unit_panels_;
     for (int a = 0; a < 3; ++a) small = small && t.length[a] <= unit_[a];
@@ -246,99 +247,6 @@ tiled_data::path tiled_data::run_chunk(scratch &s, const task &t, dim chunk) con
     return path::plain;
 }
 
-void tiled_data::load_bias(const scratch &s, const task &t) const {
-    if (!p_.bias) return;
-    const dim first = t.first_panel * panel_width();
-    const dim last = std::min(roles_.out_c, first + t.panels * panel_width());
-    for (dim c = first; c < last; ++c)
-        s.bias[c - first] =
-            load_float(t.data->bias, p_.type, (t.group * roles_.out_c + c) * p_.bias_stride);
-}
-
-void tiled_data::pack_weights(scratch &s, const task &t, dim first_chunk, dim chunks) const {
-    const dim size = static_cast<dim>(size_of(p_.type));
-    const char *weights =
-        static_cast<const char *>(t.data->weights) + size * t.group * p_.weights.g;
-    const dim k_pitch = panel_width() * kernels_.column_bytes;
-    char *out = s.weights;
-    for (dim chunk = first_chunk; chunk < first_chunk + chunks; ++chunk) {
-        const dim channels = chunk_channels(chunk);
-        for (dim j = 0; j < panels_per_block_; ++j, out += panel_bytes(units(channels))) {
-            if (j >= t.panels) continue;
-            const dim panel = t.first_panel + j, column = panel * panel_width();
-            const pack_args args{
-                weights
-                    + size * (chunk * k_chunk_ * roles_.weights_in + column * roles_.weights_out),
-                p_.type, roles_.weights_in, roles_.weights_out, channels,
-                std::min(panel_width(), roles_.out_c - column), 0, 0, out};
-            const int vectors = static_cast<int>(panel_vectors(panel));
-            const dim tap_pitch = units(channels) * k_pitch;
-            s.weights_range.merge(staged_ > 0 ? pack_staged(s, args, vectors, tap_pitch, k_pitch)
-                                              : kernels_.pack_weights(args, taps_of_.weights.data(),
-                                                  taps_, vectors, tap_pitch, k_pitch));
-        }
-    }
-}
-
-/// Filters as rows of a matrix become its columns, in the memory of the patch, which is packed
-/// later.
-value_range tiled_data::pack_staged(
-    const scratch &s, const pack_args &args, int vectors, dim tap_pitch, dim k_pitch) const {
-    const dim size = static_cast<dim>(size_of(p_.type)), filter = filter_size();
-    const bool by_output =
-        roles_.weights_in == filter;  // a row per output channel, or per reduced one
-    value_range range;
-    for (dim c = 0; c < args.channels; c += staged_) {
-        pack_args staged = args;
-        staged.channels = std::min(staged_, args.channels - c);
-        staged.in = s.patch;
-        staged.out = args.out + c / kernels_.k_per_unit * k_pitch;
-        staged.cs = by_output ? filter * panel_width() : 1;
-        staged.xs = by_output ? 1 : filter * staged_;
-        kernels_.transpose({static_cast<const char *>(args.in) + size * c * args.cs,
-            size * (by_output ? args.xs : args.cs), by_output ? args.count : staged.channels,
-            filter * (by_output ? staged.channels : args.count), size, s.patch,
-            size * (by_output ? panel_width() : staged_)});
-        range.merge(
-            kernels_.pack_weights(staged, tap_staged_.data(), taps_, vectors, tap_pitch, k_pitch));
-    }
-    return range;
-}
-
-dim tiled_data::in_offset(const task &t, dim chunk) const {
-    const dim channel = t.group * roles_.in_c + chunk * k_chunk_;
-    return static_cast<dim>(size_of(p_.type)) * (t.n * roles_.in.n + channel * roles_.in.c);
-}
-
-value_range tiled_data::pack_patch(const scratch &s, const task &t, dim chunk) const {
-    const dim size = static_cast<dim>(size_of(p_.type));
-    const char *in = static_cast<const char *>(roles_.input(*t.data)) + in_offset(t, chunk);
-    const dim part_pitch = patch_positions_ * kernels_.unit_bytes;
-    value_range range;
-    for_each_patch_row(walk_, patch_, tile_, t.t0, t.length, [&](const patch_row &row) {
-        if (row.in[0] < 0 || row.in[0] >= walk_[0].in_length) return;  // list_runs leaves them out
-        const pack_args args{in + size * row.offset(roles_.in), p_.type, roles_.in.c,
-            roles_.in.x[2] * walk_[2].in_step, chunk_channels(chunk), row.count, row.lo, row.hi,
-            s.patch + row.at * position_bytes_};
-        range.merge(pixels_ ? kernels_.pack_pixels(args, position_bytes_)
-                            : kernels_.pack_channels(args, unit_step_, part_pitch));
-    });
-    return range;
-}
-
-/// What pack_patch would have noticed.
-value_range tiled_data::scan_input(const task &t, dim chunk) const {
-    const dim size = static_cast<dim>(size_of(p_.type));
-    const char *in = static_cast<const char *>(roles_.input(*t.data)) + in_offset(t, chunk);
-    value_range range;
-    for_each_patch_row(walk_, patch_, tile_, t.t0, t.length, [&](const patch_row &row) {
-        range.merge(kernels_.scan({in + size * row.offset(roles_.in), p_.type, roles_.in.c,
-            roles_.in.x[2] * walk_[2].in_step, chunk_channels(chunk), row.count, row.lo, row.hi,
-            nullptr}));
-    });
-    return range;
-}
-
 /// Calls body(d, h, count) for each run of positions side by side: a row, or all rows of a plane.
 template <typename Body>
 void tiled_data::for_each_run(const dim (&length)[3], Body &&body) const {
@@ -381,8 +289,6 @@ product_args tiled_data::product_form(bool direct) const {
 
 void tiled_data::multiply(scratch &s, const task &t, dim chunk) const {
     const dim chunk_units = units(chunk_channels(chunk)), size = static_cast<dim>(size_of(p_.type));
-    const char *weights =
-        s.weights + (keep_weights_ ? chunk * panels_per_block_ * panel_bytes(units(k_chunk_)) : 0);
     const bool direct = reads(t);
     const char *in =
         direct ? static_cast<const char *>(roles_.input(*t.data)) + in_offset(t, chunk) : s.patch;
@@ -411,7 +317,7 @@ void tiled_data::multiply(scratch &s, const task &t, dim chunk) const {
             args.ld_out = roles_.out.x[2] * walk_[2].out_step;
             args.ldc = to_output ? args.ld_out : panel_width();
             args.accumulate = chunk > 0 || (to_output && p_.accumulate);
-            args.b = weights + j * panel_bytes(chunk_units);
+            args.b = packed_panel(s, t, chunk, j);
             for_each_run(length, [&](dim d, dim h, dim count) {
                 const dim rows = flat_ ? length[1] : 1;
                 void *place =
@@ -471,7 +377,7 @@ void tiled_data::multiply_rows(const scratch &s, const task &t) const {
         for (dim j = 0; j < t.panels; ++j) {
             const dim among = j % row_panels_;
             args.a = in + (x - again) * step;
-            args.b = s.weights + j * panel_bytes(args.k);
+            args.b = packed_panel(s, t, 0, j);
             args.c = s.c + among * panel_width();
             multiply_run(
                 kernels_, args, again + count, static_cast<int>(panel_vectors(t.first_panel + j)));

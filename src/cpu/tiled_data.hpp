@@ -54,6 +54,13 @@ private:
     [[nodiscard]] bool reads(const task &t) const;
     path run_chunk(scratch &s, const task &t, dim chunk) const;
     void pack_weights(scratch &s, const task &t, dim first_chunk, dim chunks) const;
+    void pack_shared(
+        const conv::buffers &data, std::vector<scratch> &workers, const executor &threads) const;
+    [[nodiscard]] value_range shared_range(const scratch &s, const task &t) const;
+    [[nodiscard]] value_range pack_panel(const scratch &s, const conv::buffers &data, dim group,
+        dim panel, dim chunk, char *out) const;
+    [[nodiscard]] dim chunk_offset(dim chunk, dim panels) const;
+    [[nodiscard]] const char *packed_panel(const scratch &s, const task &t, dim chunk, dim j) const;
     [[nodiscard]] value_range pack_staged(
         const scratch &s, const pack_args &args, int vectors, dim tap_pitch, dim k_pitch) const;
     [[nodiscard]] value_range pack_patch(const scratch &s, const task &t, dim chunk) const;

@@ -47,9 +47,26 @@ bool tiled_layout::stores_itself(dim panel) const {
     return write_output_ && (missing_columns(panel) == 0 || !sums_there);
 }
 
+void tiled_layout::list_taps() {
+    taps_of_ = list_phases(walk_, patch_, p_.weights, roles_.in);
+    tap_patch_.clear();
+    tap_input_.clear();
+    for (dim position : taps_of_.patch) tap_patch_.push_back(position * position_bytes_);
+    for (dim element : taps_of_.input)
+        tap_input_.push_back(element * static_cast<dim>(size_of(p_.type)));
+    const dim k_pitch = panel_width() * kernels_.column_bytes;
+    for (int last = 0; last < 2; ++last) {
+        const dim chunk_units = units(last == 0 ? k_chunk_ : chunk_channels(chunks_ - 1));
+        tap_packed_[last].resize(static_cast<std::size_t>(taps_));
+        for (dim tap = 0; tap < taps_; ++tap)
+            tap_packed_[last][static_cast<std::size_t>(tap)] = tap * chunk_units * k_pitch;
+    }
+}
+
 tiled_layout::worker_memory tiled_layout::lay_out(memory_walk &memory) const {
     worker_memory s{};
-    s.weights = memory.take_lines<char>(panels_per_block_ * panel_bytes(kept_units()));
+    if (!share_weights_)
+        s.weights = memory.take_lines<char>(panels_per_block_ * panel_bytes(kept_units()));
     s.patch = memory.take<char>(patch_bytes());
     s.c = memory.take_lines<float>(c_floats());
     s.bias = memory.take_lines<float>(panels_per_block_ * panel_width());
@@ -62,6 +79,18 @@ std::size_t tiled_layout::scratch_bytes() const {
     return bytes_of_walk([this](memory_walk &memory) { return lay_out(memory); });
 }
 
+tiled_layout::shared_memory tiled_layout::lay_out_shared(memory_walk &memory) const {
+    if (!share_weights_) return {};
+    shared_memory shared{};
+    shared.weights = memory.take_lines<char>(p_.groups * panels_ * panel_bytes(kept_units()));
+    shared.ranges = memory.take_lines<value_range>(p_.groups * panels_ * chunks_);
+    return shared;
+}
+
+std::size_t tiled_layout::shared_bytes() const {
+    return bytes_of_walk([this](memory_walk &memory) { return lay_out_shared(memory); });
+}
+
 std::string tiled_layout::describe() const {
     if (tasks_ == 0) return "nothing to sum";
     const auto n = [](dim v) { return std::to_string(v); };
@@ -70,7 +99,10 @@ std::string tiled_layout::describe() const {
            + ", block " + n(std::min(roles_.out_c, panels_per_block_ * panel_width()))
            + " channels, chunk " + n(k_chunk_) + " of " + n(roles_.in_c)
            + (read_input_ ? ", input in place" : "")
-           + (keep_weights_ ? "" : ", weights packed per tile") + ", tasks " + n(tasks_);
+           + (share_weights_   ? ", weights packed before"
+               : keep_weights_ ? ""
+                               : ", weights packed per tile")
+           + ", tasks " + n(tasks_);
 }
 
 }  // namespace convgrad::cpu

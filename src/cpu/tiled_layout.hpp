@@ -25,6 +25,8 @@ public:
     [[nodiscard]] std::string describe() const;
     /// Of one worker.
     [[nodiscard]] std::size_t scratch_bytes() const;
+    /// Of all workers together, beside that.
+    [[nodiscard]] std::size_t shared_bytes() const;
 
 protected:
     /// Memory of one worker.
@@ -37,10 +39,20 @@ protected:
         char *exact;  // of the layout for tiles that the format cannot hold
     };
 
+    /// What all workers read: weights of all groups, in each chunk by chunk and panel by panel, and
+    /// what was noticed about each chunk of a panel.
+    struct shared_memory {
+        char *weights;
+        value_range *ranges;
+    };
+
     tiled_layout(const conv::problem &p, const kernel_set &kernels)
         : p_(p), kernels_(kernels), roles_(p) {}
 
+    /// Lists of taps, given tiles and chunks.
+    void list_taps();
     [[nodiscard]] worker_memory lay_out(memory_walk &memory) const;
+    [[nodiscard]] shared_memory lay_out_shared(memory_walk &memory) const;
     [[nodiscard]] dim chunk_channels(dim chunk) const;
     [[nodiscard]] dim units(dim channels) const { return div_up(channels, kernels_.k_per_unit); }
     [[nodiscard]] dim panel_width() const { return static_cast<dim>(vectors_) * kernels_.lanes; }
@@ -95,7 +107,8 @@ protected:
     dim k_chunk_ = 0, chunks_ = 1;  // reduced channels per pass over the tile
     int vectors_ = 1;               // width of a panel
     dim panels_ = 1, panels_per_block_ = 1, blocks_ = 1;
-    bool keep_weights_ = true;  // scratch holds a block's weights for all chunks
+    bool keep_weights_ = true;    // scratch holds a block's weights for all chunks
+    bool share_weights_ = false;  // they are packed once, before the tasks, for all workers
     dim images_per_task_ = 1;
     dim tasks_ = 0;
     int workers_ = 1;

@@ -32,6 +32,7 @@ constexpr cache_targets targets_of(const kernel_set &kernels) {
 }
 
 constexpr dim weights_most = 4 << 20;    // beyond this they are packed anew for each tile and chunk
+constexpr dim shared_most = 24 << 20;    // of all workers together
 constexpr dim stage_target = 128 << 10;  // filters that are transposed before they are packed
 constexpr dim least_rows = 8;            // of C: fewer do not hide what a task costs
 constexpr dim most_tasks = dim{1} << 30;
@@ -77,6 +78,9 @@ private:
     void choose_staging();
     void choose_rows();
 
+    [[nodiscard]] std::size_t least_workspace() const;
+    void choose_workers(int threads, std::size_t workspace_limit);
+    [[nodiscard]] bool worth_sharing() const;
     [[nodiscard]] dim tile_positions() const;
     [[nodiscard]] dim touched(int a) const;
     [[nodiscard]] dim count_tasks() const;
@@ -138,18 +142,43 @@ void tiled_search::find(const kernel_set *exact, int threads, std::size_t worksp
     choose_paths();
     choose_blocks();
     settle_both(exact);
-    while (scratch_bytes() > workspace_limit && shrink()) settle_both(exact);
-    check_workspace("convolution", scratch_bytes(), workspace_limit);
+    while (least_workspace() > workspace_limit && shrink()) settle_both(exact);
+    check_workspace("convolution", least_workspace(), workspace_limit);
     for (int a = 0; a < 3; ++a) unit_[a] = tile_[a];
     unit_panels_ = panels_per_block_;
     bundle_units(std::min(threads, cut_threads(p_, kernels_)));
     settle_both(exact);
-    if (scratch_bytes() > workspace_limit) {  // units fit
+    if (least_workspace() > workspace_limit) {  // units fit
         use_units();
         settle_both(exact);
     }
-    workers_ = static_cast<int>(std::min<dim>(
-        {std::max(threads, 1), tasks_, static_cast<dim>(workspace_limit / scratch_bytes())}));
+    choose_workers(threads, workspace_limit);
+    if (!worth_sharing()) return;
+    share_weights_ = true;
+    if (least_workspace() > workspace_limit) share_weights_ = false;
+    choose_workers(threads, workspace_limit);
+}
+
+/// Of a single worker.
+std::size_t tiled_search::least_workspace() const {
+    return shared_bytes() + scratch_bytes();
+}
+
+void tiled_search::choose_workers(int threads, std::size_t workspace_limit) {
+    const std::size_t rest = workspace_limit - shared_bytes();
+    workers_ = static_cast<int>(
+        std::min<dim>({std::max(threads, 1), tasks_, static_cast<dim>(rest / scratch_bytes())}));
+}
+
+/// Whether workers would pack the same weights, for longer than it takes to wait for each other.
+bool tiled_search::worth_sharing() const {
+    constexpr double pack_bytes = 5e9, wait = 5e-6;
+    if (share_weights_ || !keep_weights_ || workers_ == 1) return false;
+    const double weights = static_cast<double>(taps_ * roles_.in_c * panels_per_block_)
+                           * static_cast<double>(panel_width())
+                           * static_cast<double>(size_of(p_.type));
+    const double blocks = static_cast<double>(p_.groups * blocks_) / workers_;
+    return (std::ceil(blocks) - blocks) * weights / pack_bytes > wait;
 }
 
 void tiled_search::settle_both(const kernel_set *exact) {
@@ -395,9 +424,12 @@ void tiled_search::choose_blocks() {
     // further away, once for a tile, where that saves packing its patch for several blocks.
     const bool wide = !kernels_.tiles() && keep_weights_ && chunks_ > 1;
     const dim held = wide ? panel_bytes(units(k_chunk_)) : one_panel;
-    if (wide) most_panels = std::clamp<dim>(weights_most / one_panel, 1, most_panels);
-    panels_per_block_ = std::clamp<dim>(
-        target_.weights / std::max<dim>(held, 1), 1, chunks_ == 1 ? panels_ : most_panels);
+    // Packed once for all workers, a block may be wider still.
+    const bool shared = !kernels_.tiles() && keep_weights_ && !read_input_
+                        && p_.groups * panels_ * one_panel <= shared_most;
+    if (wide && !shared) most_panels = std::clamp<dim>(weights_most / one_panel, 1, most_panels);
+    panels_per_block_ = shared ? panels_ : target_.weights / std::max<dim>(held, 1);
+    panels_per_block_ = std::clamp<dim>(panels_per_block_, 1, chunks_ == 1 ? panels_ : most_panels);
     panels_per_block_ = div_up(panels_, div_up(panels_, panels_per_block_));
     if (kernels_.tiles() && panels_per_block_ < most_panels) consider_streaming(most_panels);
     if (kernels_.tiles()) read_input_ = reads_tiles();
@@ -505,19 +537,8 @@ void tiled_search::settle() {
     if (flat_) plane_pitch_ = round_up_to(plane_pitch_, 16);
     rows_ = tile_[0] * plane_pitch_;
 
-    taps_of_ = list_phases(walk_, patch_, p_.weights, roles_.in);
-    tap_patch_.clear();
-    tap_input_.clear();
-    for (dim position : taps_of_.patch) tap_patch_.push_back(position * position_bytes_);
-    for (dim element : taps_of_.input)
-        tap_input_.push_back(element * static_cast<dim>(size_of(p_.type)));
-    const dim k_pitch = panel_width() * kernels_.column_bytes;
-    for (int last = 0; last < 2; ++last) {
-        const dim chunk_units = units(last == 0 ? k_chunk_ : chunk_channels(chunks_ - 1));
-        tap_packed_[last].resize(static_cast<std::size_t>(taps_));
-        for (dim tap = 0; tap < taps_; ++tap)
-            tap_packed_[last][static_cast<std::size_t>(tap)] = tap * chunk_units * k_pitch;
-    }
+    list_taps();
+    share_weights_ = keep_weights_ && panels_per_block_ * panel_bytes(kept_units()) > weights_most;
     choose_staging();
     choose_rows();
     blocks_ = div_up(panels_, panels_per_block_);
