@@ -238,6 +238,8 @@ tiled_data::path tiled_data::run_chunk(scratch &s, const task &t, dim chunk) con
                               : exact_ ? scan_input(t, chunk)
                                        : value_range{};
     if (exact_ && !kernels_.limits.allow(range, s.weights_range)) return path::exact;
+    if (chunk == 0) s.input_range = {};
+    s.input_range.merge(range);
     // A padded tap must contribute nothing, but 0 · ∞ is NaN.
     if (s.weights_range.nonfinite && t.padded) return path::careful;
     if (row_block_ > 0)
@@ -295,6 +297,7 @@ void tiled_data::multiply(scratch &s, const task &t, dim chunk) const {
     char *out = static_cast<char *>(roles_.output(*t.data));
     product_args args = product_form(direct);
     args.k = chunk_units;
+    args.normal = format_limits::normal_sums(s.input_range, s.weights_range);
     const auto &taps = direct ? tap_input_ : tap_patch_;
     const bool pointwise = taps_ == 1 && walk_[2].in_step == 1;
     const bool float_output = p_.type == data_type::f32;

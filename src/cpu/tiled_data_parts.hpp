@@ -16,8 +16,8 @@ struct tiled_data::task : tile_place {
 struct tiled_data::scratch : worker_memory {
     shared_memory shared;
     dim held_panel = -1, held_panels = 0;    // group·panels + first panel whose weights are packed
-    value_range weights_range;
-    fetch_ahead ahead;  // what is packed next
+    value_range weights_range, input_range;  // the latter of all chunks so far
+    fetch_ahead ahead;                       // what is packed next
 };
 
 }  // namespace convgrad::cpu

@@ -46,6 +46,12 @@ struct value_range {
 struct format_limits {
     int least, least_product, most_product;
 
+    /// Whether no sum of products of bf16 is subnormal: they are whole multiples of the product of
+    /// the last bits of the smallest operands, and rounding to f32 keeps them so.
+    [[nodiscard]] static bool normal_sums(const value_range &a, const value_range &b) {
+        constexpr int bias = 127, last_bits = 2 * 7, least_normal = 1;
+        return a.least + b.least - bias - last_bits >= least_normal;
+    }
     [[nodiscard]] bool allow(const value_range &a, const value_range &b) const {
         return !a.nonfinite && !b.nonfinite && a.least >= least && b.least >= least
                && (a.least == 255 || b.least == 255 || a.least + b.least >= least_product)
@@ -73,6 +79,7 @@ struct product_args {
     // only read.
     std::uint16_t *out = nullptr;
     dim ld_out = 0;
+    bool normal = false;  // and none is subnormal, as the operands' range tells
     bool stream = false;  // results go past the caches: C or `out` and all its rows are on lines
     dim last = 0;  // columns of the last vector that are stored (not amx, no accumulate); 0: all
     // Memory that will be used soon, asked for on the way: two lines with each k unit, as many as

@@ -115,9 +115,9 @@ template <int N>
         }
 }
 
-/// A block leaves as bf16.
+/// Whether some result is subnormal, or zero, which is rare.
 template <int M, int N>
-[[gnu::always_inline]] inline void leave_bf16(const product_args &p, const V::acc (&acc)[M][N]) {
+[[gnu::always_inline]] inline bool any_small(const V::acc (&acc)[M][N]) {
     V::acc least[2] = {V::set1(1), V::set1(1)};
 #pragma GCC unroll 32
     for (int m = 0; m < M; ++m)
@@ -125,9 +125,14 @@ template <int M, int N>
         for (int n = 0; n < N; ++n)
             least[(m + n) % 2] = _mm512_range_ps(least[(m + n) % 2], acc[m][n], 10);
     const V::acc smallest = _mm512_range_ps(least[0], least[1], 10);
-    // Zeros take the long way too; they are rare.
     constexpr float normal = 1.17549435e-38F;
-    if (_mm512_cmp_ps_mask(smallest, V::set1(normal), _CMP_LT_OQ) != 0) {
+    return _mm512_cmp_ps_mask(smallest, V::set1(normal), _CMP_LT_OQ) != 0;
+}
+
+/// A block leaves as bf16.
+template <int M, int N>
+[[gnu::always_inline]] inline void leave_bf16(const product_args &p, const V::acc (&acc)[M][N]) {
+    if (!p.normal && any_small(acc)) {
         V::acc copy[M][N];  // whose address may be taken
 #pragma GCC unroll 32
         for (int m = 0; m < M; ++m)
