@@ -249,6 +249,7 @@ work_counts tiled_weights_work(const problem_sizes &s, const kernel_set &k, doub
                dst_as_stored = plain && near_dst && (!by_src || whole_vectors(oc));
     work_counts w;
     w.steps = row_taps * parts_of(s.x[2].dst, k.k_per_unit) * b.cycles;
+    if (is_fma(k)) w.steps = maps * s.x[0].pairs * s.x[1].pairs * s.x[2].pairs * b.cycles;
     w.runs = row_taps * b.blocks;
     w.calls = tiles * s.taps * b.blocks;
     w.partial = tiles * s.taps * (by_src ? ic * whole(oc, k.lanes) : oc * whole(ic, k.lanes));

@@ -456,6 +456,17 @@ void tiled_weights::describe_operand(const conv::buffers &data, const scratch &s
     }
 }
 
+/// Of each row only the positions whose src is not padding: with large dilations that is half of
+/// them. (Pairs of positions lie half a row apart, so that one of them is seldom padding alone.)
+void tiled_weights::skip_padding(const axis_tap &tap, const task &t, product_args &args) const {
+    dim lo, hi;
+    clip(t.t0[2] * walk_[2].in_step + tap.off, walk_[2].in_step, t.length[2], walk_[2].in_length,
+        lo, hi);
+    args.k = hi - lo;
+    args.a += lo * args.a_step;
+    args.b += lo * args.b_step;
+}
+
 void tiled_weights::multiply(
     const conv::buffers &data, scratch &s, const task &t, bool first) const {
     const order of = order_of(t.length);
@@ -505,6 +516,8 @@ void tiled_weights::multiply(
                 args.a = rows.base + (rows.shift != nullptr ? rows.shift[tap] : 0);
                 args.b = columns.base + j * columns.panel
                          + (columns.shift != nullptr ? columns.shift[tap] : 0);
+                if (t.padded && kernels_.format == operand_format::fma)
+                    skip_padding(walk_[2].phases[0].taps[tap % widths], t, args);
                 args.c =
                     c_of(t.partial, t.group, first_panel + j, static_cast<dim>(tap), t.first_row);
                 multiply_run(kernels_, args, t.rows, vectors, {.others = &s.ahead});

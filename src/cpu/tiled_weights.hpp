@@ -124,6 +124,7 @@ private:
     void for_each_dst_row(const task &t, Pack &&pack_row) const;
     void describe_operand(const conv::buffers &data, const scratch &s, const side &d, const task &t,
         dim run0, dim runs, operand &o) const;
+    void skip_padding(const axis_tap &tap, const task &t, product_args &args) const;
     void multiply(const conv::buffers &data, scratch &s, const task &t, bool first) const;
     void multiply_careful(const conv::buffers &data, const task &t, bool first) const;
     void write_out(
