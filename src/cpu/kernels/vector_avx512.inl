@@ -88,6 +88,7 @@ struct V {
         if (step == 1) return _mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(m, p));
         if (m == 0) return _mm512_setzero_si512();
         constexpr __mmask32 even = 0x55555555U;  // the upper half of a lane is zero
+        if (step == 2 && m == 0xffff) return _mm512_maskz_loadu_epi16(even, p);
         if (step == 2)
             return _mm512_maskz_loadu_epi16(even & static_cast<__mmask32>(span_of(m, 2)), p);
         if (step == 3 || step == 4) {
@@ -107,6 +108,9 @@ struct V {
     static __m512i spaced_bits(const float *p, dim step, __mmask16 m) {
         if (step == 1) return _mm512_maskz_loadu_epi32(m, p);
         if (m == 0) return _mm512_setzero_si512();
+        if (step == 2 && m == 0xffff)
+            return _mm512_permutex2var_epi32(
+                _mm512_loadu_si512(p), every(2), _mm512_maskz_loadu_epi32(0x7fff, p + 16));
         const auto some = [&](int quarter) {
             const auto mask = static_cast<__mmask16>(span_of(m, step) >> 16 * quarter);
             return _mm512_maskz_loadu_epi32(mask, p + 16 * quarter);
