@@ -84,7 +84,7 @@ bool fits_simple(const problem_sizes &s, const kernel_set &kernels, std::string 
 
 bool fits_folded_form(const problem_sizes &s, const kernel_set &kernels, std::string *why) {
     if (!fits_all(s, kernels, why)) return false;
-    const bool gradient = s.weights && kernels.format == operand_format::fma;
+    const bool gradient = s.weights && !kernels.tiles();
     return gradient ? fits_folded_weights(s.p, why) : fits_folded(s.p, why);
 }
 

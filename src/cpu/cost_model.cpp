@@ -264,10 +264,11 @@ work_counts folded_weights_work(const problem_sizes &s, const kernel_set &k) {
     const double rows = s.x[2].kernel * s.ic, planes = s.x[0].kernel * s.x[1].kernel;
     const block_steps b = widest_panels(k, rows, s.oc);
     const double width = whole(parts_of(s.oc, k.lanes), b.vectors) * k.lanes;
-    const double tiles = s.maps * parts_of(s.dst_positions, std::max(32.0, 8192 / width));
-    const bool dst_as_stored = s.f32 && s.out_last && divides(k.lanes, s.oc);
+    const double tiles =
+        s.maps * parts_of(s.dst_positions, std::max(32.0, k.k_per_unit * 8192 / width));
+    const bool dst_as_stored = is_fma(k) && s.f32 && s.out_last && divides(k.lanes, s.oc);
     work_counts w;
-    w.steps = s.maps * s.x[0].pairs * s.x[1].pairs * s.x[2].dst * b.cycles;
+    w.steps = s.maps * s.x[0].pairs * s.x[1].pairs * parts_of(s.x[2].dst, k.k_per_unit) * b.cycles;
     w.runs = s.maps * s.x[0].pairs * s.x[1].pairs * b.blocks;
     w.calls = tiles * planes * b.blocks;
     w.partial = tiles * planes * rows * whole(s.oc, k.lanes);
@@ -408,7 +409,8 @@ prediction predict_tiled(const problem_sizes &s, const kernel_set &k) {
     if (k.tiles()) return {spread + amx_tiled_seconds(s, k), bytes};
     if (s.weights) {
         // First layers, a few rows of sums for each tap: 1.15 to 1.25 times what the counts say.
-        const double few = is_fma(k) && s.f32 && s.ic <= 8 && s.x[2].kernel > 1 ? 1.2 : 1;
+        const bool own_type = s.f32 || !is_fma(k);
+        const double few = own_type && s.ic <= 8 && s.x[2].kernel > 1 ? 1.2 : 1;
         return {spread + few * seconds_with(cost_kind::tiled_weights, tiled_weights_work(s, k), k),
             bytes};
     }
@@ -421,7 +423,7 @@ prediction predict_folded(const problem_sizes &s, const kernel_set &k) {
         return {spread_seconds(s)
                     + seconds_with(cost_kind::folded_weights, folded_weights_work(s, k), k),
             gradient_bytes(s, 64 << 10),
-            gradient_pieces(s, k, std::max(32.0, 8192 / whole(s.oc, k.lanes)), 1)};
+            gradient_pieces(s, k, std::max(32.0, k.k_per_unit * 8192 / whole(s.oc, k.lanes)), 1)};
     const double weights = s.groups * s.taps * s.ic * s.oc;
     constexpr double patch = 192 << 10;
     const double bytes = data_bytes(s, weights, 4 * weights, patch);

@@ -179,7 +179,15 @@ constexpr rate_table avx512_dot2 = {
         .result_lines = 3.76,
         .weights = 0.485},
     // folded_weights
-    {},
+    {.steps = 0.252,
+        .calls = 5.15,
+        .rows = 20,
+        .copied = 0.05,
+        .turned = 0.14,
+        .gathered = 0.5,
+        .lines = 0.7,
+        .weights = 0.677,
+        .partial = 0.126},
     // narrow_data
     {.steps = 0.27,
         .runs = 0.144,

@@ -9,37 +9,13 @@
 #include "cpu/folded_data.hpp"
 
 #include <algorithm>
-#include <cstring>
 
 #include "cpu/element.hpp"
+#include "cpu/folded_rows.hpp"
 #include "cpu/tasks.hpp"
 #include "cpu/tiled.hpp"
 
 namespace convgrad::cpu {
-namespace {
-
-template <typename T>
-void copy_elements(const char *in, dim in_step, char *out, dim out_step, dim count) {
-    for (dim i = 0; i < count; ++i) {
-        T value;
-        std::memcpy(&value, in + i * in_step, sizeof(T));
-        std::memcpy(out + i * out_step, &value, sizeof(T));
-    }
-}
-
-/// `count` elements of `size` bytes; steps in bytes.
-void copy_elements(dim size, const char *in, dim in_step, char *out, dim out_step, dim count) {
-    if (size == 4)
-        copy_elements<std::uint32_t>(in, in_step, out, out_step, count);
-    else
-        copy_elements<std::uint16_t>(in, in_step, out, out_step, count);
-}
-
-void clear(char *out, dim bytes) {
-    if (bytes > 0) std::memset(out, 0, static_cast<std::size_t>(bytes));
-}
-
-}  // namespace
 
 struct folded_data::task : group_place {
     const conv::buffers *data;
@@ -237,24 +213,6 @@ value_range folded_data::pack_patch(const scratch &s, const task &t) const {
     return range;
 }
 
-/// Positions [lo, hi) of the row from `in` on, channels side by side.
-void folded_data::gather_row(const char *in, const task &t, dim lo, dim hi, char *out) const {
-    const dim size = static_cast<dim>(size_of(p_.type)), channels = t.groups * roles_.in_c;
-    const dim cs = size * roles_.in.c, xs = size * roles_.in.x[2];
-    if (cs == size && (xs == size * channels || hi - lo == 1)) {
-        if (hi > lo)
-            std::memcpy(out, in + lo * xs, static_cast<std::size_t>(size * channels * (hi - lo)));
-    } else if (cs == size && channels > 4) {
-        for (dim x = lo; x < hi; ++x)
-            std::memcpy(out + (x - lo) * size * channels, in + x * xs,
-                static_cast<std::size_t>(size * channels));
-    } else {
-        for (dim c = 0; c < channels; ++c)
-            copy_elements(
-                size, in + c * cs + lo * xs, xs, out + size * c, size * channels, hi - lo);
-    }
-}
-
 value_range folded_data::pack_row(const scratch &s, const task &t, const char *in, dim row) const {
     const dim size = static_cast<dim>(size_of(p_.type)), channels = t.groups * roles_.in_c;
     const dim first = t.t0[2] * walk_[2].in_step + low_;
@@ -262,22 +220,23 @@ value_range folded_data::pack_row(const scratch &s, const task &t, const char *i
     dim lo, hi;
     clip(first, 1, count, walk_[2].in_length, lo, hi);
     char *out = s.patch + row * row_bytes_;
-    in += size * first * roles_.in.x[2];
+    const row_of_channels from{in + size * (first + lo) * roles_.in.x[2], size, channels,
+        roles_.in.c, roles_.in.x[2], hi - lo};
     value_range range;
     if (!kernels_.tiles()) {
-        const bool as_stored = roles_.in.c == 1 && roles_.in.x[2] == channels;
-        if (!as_stored) gather_row(in, t, lo, hi, s.row);
+        const bool as_stored = from.side_by_side();
+        if (!as_stored) gather_row(kernels_, from, s.row);
         clear(out, lo * channels * element_);
         if (hi > lo)
             range = kernels_.pack_pixels(
-                {as_stored ? in + size * lo * channels : s.row, p_.type, 1, 0, (hi - lo) * channels,
-                    1, 0, 1, out + lo * channels * element_},
+                {as_stored ? from.in : s.row, p_.type, 1, 0, (hi - lo) * channels, 1, 0, 1,
+                    out + lo * channels * element_},
                 64);
         clear(out + hi * channels * element_, (count - hi) * channels * element_ + 2);
         return range;
     }
     clear(s.row, size * lo * channels);
-    gather_row(in, t, lo, hi, s.row + size * lo * channels);
+    gather_row(kernels_, from, s.row + size * lo * channels);
     clear(s.row + size * hi * channels, size * (count - hi) * channels);
     const dim part_pitch = round_up_to(tile_[2], 32) * 64;
     for (const phase &f : phases_) {
@@ -343,17 +302,14 @@ void folded_data::multiply_row(
         const dim width = std::min(piece_, count - x), at[3] = {y[0], y[1], x};
         args.a = in + x * args.a_m;
         for (dim panel = 0; panel * panel_width() < columns; ++panel) {
-            const bool to_output = stores_itself(t, panel);
-            args.b = s.weights + panel * packed_bytes() + f.packed;
-            args.c = s.c + panel * round_up_to(piece_, 32) * panel_width();
-            if (to_output)
-                args.c = static_cast<float *>(roles_.output(*t.data))
-                         + out_position(roles_.out, f, t, panel * panel_width(), at);
-            args.ldc = to_output ? roles_.out.x[2] * walk_[2].out_step : panel_width();
-            args.accumulate = to_output && p_.accumulate;
-            args.stream =
-                streams_ && to_output && on_lines(args.c, 4 * args.ldc, 4 * panel_width());
-            multiply_run(kernels_, args, width, static_cast<int>(panel_vectors(panel, columns)));
+            product_args here = args;
+            here.b = s.weights + panel * packed_bytes() + f.packed;
+            here.c = s.c + panel * round_up_to(piece_, 32) * panel_width();
+            here.ldc = panel_width();
+            if (stores_itself(t, panel))
+                to_output(
+                    here, t, panel, out_position(roles_.out, f, t, panel * panel_width(), at));
+            multiply_run(kernels_, here, width, static_cast<int>(panel_vectors(panel, columns)));
         }
         store(s, t, f, at, width, false);
     }
@@ -378,10 +334,32 @@ void folded_data::multiply_careful(const scratch &s, const task &t) const {
     }
 }
 
-bool folded_data::stores_itself(const task &t, dim panel) const {
+/// Columns of a panel's last vector that are missing.
+dim folded_data::missing_columns(const task &t, dim panel) const {
     const dim columns = t.groups * roles_.out_c;
-    return write_output_
-           && panel_vectors(panel, columns) * kernels_.lanes <= columns - panel * panel_width();
+    return std::max<dim>(
+        0, panel_vectors(panel, columns) * kernels_.lanes - (columns - panel * panel_width()));
+}
+
+bool folded_data::stores_itself(const task &t, dim panel) const {
+    return write_output_ && (missing_columns(t, panel) == 0 || !p_.accumulate);
+}
+
+/// The product leaves its results, of which element `place` of the output is the first, itself.
+void folded_data::to_output(product_args &args, const task &t, dim panel, dim place) const {
+    const dim size = static_cast<dim>(size_of(p_.type)), missing = missing_columns(t, panel);
+    char *out = static_cast<char *>(roles_.output(*t.data)) + size * place;
+    args.last = missing > 0 ? kernels_.lanes - missing : 0;
+    args.ld_out = roles_.out.x[2] * walk_[2].out_step;
+    args.stream =
+        streams_ && missing == 0 && on_lines(out, size * args.ld_out, size * panel_width());
+    if (p_.type != data_type::f32) {
+        args.out = reinterpret_cast<std::uint16_t *>(out);
+        return;
+    }
+    args.c = reinterpret_cast<float *>(out);
+    args.ldc = args.ld_out;
+    args.accumulate = p_.accumulate;
 }
 
 /// Elements from a tensor's start to channel `column` of position y of a phase in a tile.

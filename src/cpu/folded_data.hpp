@@ -79,14 +79,15 @@ private:
     [[nodiscard]] value_range pack_patch(const scratch &s, const task &t) const;
     [[nodiscard]] value_range pack_row(
         const scratch &s, const task &t, const char *in, dim row) const;
-    void gather_row(const char *in, const task &t, dim lo, dim hi, char *out) const;
     void multiply(const scratch &s, const task &t) const;
     [[nodiscard]] dim list_runs(
         const scratch &s, const phase &f, const task &t, const dim (&y)[2]) const;
     void multiply_row(const scratch &s, const task &t, const phase &f, dim runs, const dim (&y)[2],
         dim count) const;
     void multiply_careful(const scratch &s, const task &t) const;
+    [[nodiscard]] dim missing_columns(const task &t, dim panel) const;
     [[nodiscard]] bool stores_itself(const task &t, dim panel) const;
+    void to_output(product_args &args, const task &t, dim panel, dim place) const;
     void store(const scratch &s, const task &t, const phase &f, const dim (&y)[3], dim count,
         bool all_panels) const;
     [[nodiscard]] dim out_position(const conv::data_strides &strides, const phase &f, const task &t,
@@ -109,7 +110,7 @@ private:
     dim piece_ = 1;      // positions of a row that are computed before they are stored
     dim images_per_task_ = 1, tasks_ = 0;
     int workers_ = 1;
-    bool write_output_ = false;  // whole panels are accumulated in the output itself
+    bool write_output_ = false;  // products leave their results in the output itself
     std::unique_ptr<folded_data> exact_;
 };
 

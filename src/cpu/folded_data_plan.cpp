@@ -177,8 +177,9 @@ void folded_data::settle() {
     const dim per_image = group_blocks_ * tiles_[0] * tiles_[1] * tiles_[2];
     images_per_task_ = std::max<dim>(1, div_up(per_image * p_.mb, most_tasks));
     tasks_ = per_image * div_up(p_.mb, images_per_task_);
-    write_output_ = kernels_.format == operand_format::fma && p_.type == data_type::f32
-                    && roles_.out.c == 1 && !p_.bias && !p_.add && !p_.relu;
+    const bool fma = kernels_.format == operand_format::fma;
+    write_output_ = roles_.out.c == 1 && !p_.bias && !p_.add && !p_.relu
+                    && (fma ? p_.type == data_type::f32 : !kernels_.tiles() && !p_.accumulate);
 }
 
 bool folded_data::shrink() {

@@ -1,16 +1,17 @@
 // The batch and the output positions are cut into tiles, and the tiles into parts_ runs, by the
 // problem alone. For each task (a part × a group), for each of its tiles:
 //   the rows of src that the tile needs are copied as f32, channels side by side, padding as zeros
+//   (in dot2 each position paired with one of the row's second half)
 //   C[tap of depth and height][tap of the row, channel][column] += Σ_positions src · dst
 // Then the parts are added in order and leave with one rounding. A tile is small, so that dst stays
 // in L1 while all taps pass over it.
 #include "cpu/folded_weights.hpp"
 
 #include <algorithm>
-#include <cstring>
 
 #include "cpu/element.hpp"
 #include "cpu/fits.hpp"
+#include "cpu/folded_rows.hpp"
 #include "cpu/tasks.hpp"
 #include "cpu/tiled.hpp"
 #include "cpu/workspace_limit.hpp"
@@ -21,15 +22,6 @@ namespace {
 constexpr dim dst_target = 32 << 10;  // of a tile
 constexpr dim partials_most = 6 << 20;
 constexpr dim most_width = 64;  // of a panel, any instruction set
-
-template <typename T>
-void copy_elements(const char *in, dim in_step, char *out, dim out_step, dim count) {
-    for (dim i = 0; i < count; ++i) {
-        T value;
-        std::memcpy(&value, in + i * in_step, sizeof(T));
-        std::memcpy(out + i * out_step, &value, sizeof(T));
-    }
-}
 
 }  // namespace
 
@@ -46,6 +38,7 @@ struct folded_weights::scratch {
     char *dst;
     char *row;  // a row of src as stored
     dim *runs;  // two lists
+    char *exact;
 };
 
 bool fits_folded_weights(const conv::problem &p, std::string *why) {
@@ -54,8 +47,8 @@ bool fits_folded_weights(const conv::problem &p, std::string *why) {
     return true;
 }
 
-folded_weights::folded_weights(
-    const conv::problem &p, const kernel_set &kernels, int threads, std::size_t workspace_limit)
+folded_weights::folded_weights(const conv::problem &p, const kernel_set &kernels,
+    const kernel_set *exact, int threads, std::size_t workspace_limit)
     : p_(p), kernels_(kernels) {
     for (std::size_t a = 0; a < 3; ++a) walk_[a] = walk_forward(p.x[a]);
     taps_ = gradient_taps(p, walk_);
@@ -68,14 +61,18 @@ folded_weights::folded_weights(
     const dim columns = div_up(p.oc, kernels.lanes);
     vectors_ = static_cast<int>(div_up(columns, div_up(columns, kernels.max_vectors)));
     panels_ = div_up(p.oc, panel_width());
-    as_stored_ = p.type == data_type::f32 && p.dst.c == 1 && p.oc % kernels.lanes == 0;
-    dim positions = std::max<dim>(32, dst_target / (4 * panels_ * panel_width()));
-    choose_tile(walk_, positions, tile_);
-    settle();
+    dim positions =
+        std::max<dim>(32, dst_target * kernels.k_per_unit / (4 * panels_ * panel_width()));
+    const auto cut = [&] {
+        choose_tile(walk_, positions, tile_);
+        settle();
+        if (exact != nullptr) exact_.reset(new folded_weights(*this, *exact));
+    };
+    cut();
     choose_parts(workspace_limit);
     while (partials_bytes() + scratch_bytes() > workspace_limit && positions > 1) {
-        choose_tile(walk_, positions /= 2, tile_);
-        settle();
+        positions /= 2;
+        cut();
     }
     check_workspace("weights gradient", partials_bytes() + scratch_bytes(), workspace_limit);
     tasks_ = parts_ * p.groups;
@@ -83,10 +80,22 @@ folded_weights::folded_weights(
         static_cast<dim>((workspace_limit - partials_bytes()) / scratch_bytes())}));
 }
 
+folded_weights::folded_weights(const folded_weights &like, const kernel_set &kernels)
+    : p_(like.p_), kernels_(kernels), taps_(like.taps_), low_(like.low_), span_(like.span_),
+      runs_(like.runs_), rows_(like.rows_), vectors_(like.vectors_), panels_(like.panels_) {
+    for (int a = 0; a < 3; ++a) {
+        walk_[a] = like.walk_[a];
+        tile_[a] = like.tile_[a];
+    }
+    settle();
+}
+
 void folded_weights::settle() {
     for (int a = 0; a < 2; ++a) patch_[a] = make_patch(walk_[a], tile_[a]);
     for (int a = 0; a < 3; ++a) tiles_[a] = div_up(walk_[a].longest, tile_[a]);
-    row_bytes_ = round_up_to(4 * ((tile_[2] - 1) * walk_[2].in_step + span_) * p_.ic + 64, 64);
+    row_bytes_ = round_up_to(4 * row_positions(tile_[2]) * p_.ic + 64, 64);
+    as_stored_ = kernels_.k_per_unit == 1 && p_.type == data_type::f32 && p_.dst.c == 1
+                 && p_.oc % kernels_.lanes == 0;
     tiles_all_ = p_.mb * tiles_[0] * tiles_[1] * tiles_[2];
 }
 
@@ -104,13 +113,27 @@ dim folded_weights::group_floats() const {
     return panels_ * runs_ * rows_ * panel_width();
 }
 
+/// Positions of src that a row of `length` output positions needs. In dot2 the row's second half
+/// meets its first in pairs, which have as many positions as one half needs.
+dim folded_weights::row_positions(dim length) const {
+    return (units(length) - 1) * walk_[2].in_step + span_;
+}
+
+/// All that the pairs are made of.
+dim folded_weights::raw_positions(dim length) const {
+    return row_positions(length) + (kernels_.k_per_unit - 1) * units(length) * walk_[2].in_step;
+}
+
+dim folded_weights::dst_row_bytes() const {
+    return 4 * panel_width() * units(tile_[2]);
+}
+
 dim folded_weights::dst_bytes() const {
-    return as_stored_ ? 0 : 4 * panels_ * panel_width() * tile_[0] * tile_[1] * tile_[2];
+    return as_stored_ ? 0 : panels_ * tile_[0] * tile_[1] * dst_row_bytes();
 }
 
 dim folded_weights::raw_bytes() const {
-    const dim positions = (tile_[2] - 1) * walk_[2].in_step + span_;
-    return round_up_to(static_cast<dim>(size_of(p_.type)) * positions * p_.ic, 64);
+    return round_up_to(static_cast<dim>(size_of(p_.type)) * raw_positions(tile_[2]) * p_.ic, 64);
 }
 
 float *folded_weights::lay_out_partials(memory_walk &memory) const {
@@ -123,6 +146,7 @@ folded_weights::scratch folded_weights::lay_out(memory_walk &memory) const {
     s.dst = memory.take<char>(dst_bytes());
     s.row = memory.take<char>(raw_bytes());
     s.runs = memory.take_lines<dim>(2 * tile_[0] * tile_[1]);
+    if (exact_) s.exact = memory.take<char>(static_cast<dim>(exact_->scratch_bytes()));
     return s;
 }
 
@@ -178,19 +202,26 @@ void folded_weights::execute(
 }
 
 void folded_weights::run_tile(const scratch &s, const task &t) const {
+    const value_range dst = prepare_dst(s, t);
     // A padded position of src must contribute nothing, but 0 · ∞ is NaN.
-    if (prepare_dst(s, t).nonfinite && t.padded) {
+    if (!exact_ && dst.nonfinite && t.padded) {
         multiply_careful(t);
         return;
     }
-    pack_src(s, t);
+    const value_range src = pack_src(s, t);
+    if (exact_ && !kernels_.limits.allow(src, dst)) {
+        memory_walk memory(s.exact);
+        exact_->run_tile(exact_->lay_out(memory), t);
+        return;
+    }
     multiply(s, t);
 }
 
-void folded_weights::pack_src(const scratch &s, const task &t) const {
+value_range folded_weights::pack_src(const scratch &s, const task &t) const {
     const dim size = static_cast<dim>(size_of(p_.type));
     const char *in = static_cast<const char *>(t.data->src)
                      + size * (t.n * p_.src.n + t.group * p_.ic * p_.src.c);
+    value_range range;
     for (const auto &sd : patch_[0].segments)
         for (dim d = 0; d < sd.count - (tile_[0] - t.length[0]); ++d)
             for (const auto &sh : patch_[1].segments)
@@ -201,37 +232,46 @@ void folded_weights::pack_src(const scratch &s, const task &t) const {
                     if (x[0] < 0 || x[0] >= walk_[0].in_length || x[1] < 0
                         || x[1] >= walk_[1].in_length)
                         continue;
-                    pack_row(s, t, in + size * (x[0] * p_.src.x[0] + x[1] * p_.src.x[1]),
-                        (sd.at + d) * patch_[1].length + sh.at + h);
+                    range.merge(
+                        pack_row(s, t, in + size * (x[0] * p_.src.x[0] + x[1] * p_.src.x[1]),
+                            (sd.at + d) * patch_[1].length + sh.at + h));
                 }
+    return range;
 }
 
-void folded_weights::pack_row(const scratch &s, const task &t, const char *in, dim row) const {
+value_range folded_weights::pack_row(
+    const scratch &s, const task &t, const char *in, dim row) const {
     const dim size = static_cast<dim>(size_of(p_.type));
     const dim first = t.t0[2] * walk_[2].in_step + low_;
-    const dim count = (t.length[2] - 1) * walk_[2].in_step + span_;
-    const auto clear = [](char *out, dim bytes) {
-        if (bytes > 0) std::memset(out, 0, static_cast<std::size_t>(bytes));
-    };
+    const dim count = raw_positions(t.length[2]);
     dim lo, hi;
     clip(first, 1, count, walk_[2].in_length, lo, hi);
     char *out = s.src + row * row_bytes_;
-    in += size * (first + lo) * p_.src.x[2];
-    const bool side_by_side = p_.src.c == 1 && p_.src.x[2] == p_.ic;
-    for (dim c = 0; !side_by_side && c < p_.ic; ++c) {
-        const char *from = in + size * c * p_.src.c;
-        if (size == 4)
-            copy_elements<std::uint32_t>(from, 4 * p_.src.x[2], s.row + 4 * c, 4 * p_.ic, hi - lo);
-        else
-            copy_elements<std::uint16_t>(from, 2 * p_.src.x[2], s.row + 2 * c, 2 * p_.ic, hi - lo);
+    const row_of_channels from{
+        in + size * (first + lo) * p_.src.x[2], size, p_.ic, p_.src.c, p_.src.x[2], hi - lo};
+    const bool as_stored = from.side_by_side();
+    value_range range;
+    if (kernels_.k_per_unit == 1) {
+        if (!as_stored) gather_row(kernels_, from, s.row);
+        clear(out, 4 * lo * p_.ic);
+        if (hi > lo)
+            range = kernels_.pack_pixels({as_stored ? from.in : s.row, p_.type, 1, 0,
+                                             (hi - lo) * p_.ic, 1, 0, 1, out + 4 * lo * p_.ic},
+                64);
+        clear(out + 4 * hi * p_.ic, 4 * (count - hi) * p_.ic);
+        return range;
     }
-    clear(out, 4 * lo * p_.ic);
-    if (hi > lo)
-        static_cast<void>(
-            kernels_.pack_pixels({side_by_side ? in : s.row, p_.type, 1, 0, (hi - lo) * p_.ic, 1, 0,
-                                     1, out + 4 * lo * p_.ic},
-                64));
-    clear(out + 4 * hi * p_.ic, 4 * (count - hi) * p_.ic);
+    const bool whole = as_stored && lo == 0 && hi == count;
+    if (!whole) {
+        clear(s.row, size * lo * p_.ic);
+        gather_row(kernels_, from, s.row + size * lo * p_.ic);
+        clear(s.row + size * hi * p_.ic, size * (count - hi) * p_.ic);
+    }
+    const char *raw = whole ? from.in : s.row;
+    const dim elements = row_positions(t.length[2]) * p_.ic;
+    return kernels_.pack_positions({raw, p_.type, 1, elements, elements, 1, 0, 1, out},
+        {raw + size * units(t.length[2]) * walk_[2].in_step * p_.ic, 0, 1},
+        round_up_to(elements, kernels_.lanes), 0, 0);
 }
 
 /// Packs dst, or looks whether it has infinities where that matters.
@@ -239,7 +279,7 @@ value_range folded_weights::prepare_dst(const scratch &s, const task &t) const {
     value_range range;
     if (as_stored_ && !t.padded) return range;
     const dim size = static_cast<dim>(size_of(p_.type));
-    const dim row = 4 * panel_width() * tile_[2], panel = row * tile_[0] * tile_[1];
+    const dim row = dst_row_bytes(), panel = row * tile_[0] * tile_[1], k = units(t.length[2]);
     for (dim d = 0; d < t.length[0]; ++d)
         for (dim h = 0; h < t.length[1]; ++h) {
             const char *in =
@@ -247,18 +287,18 @@ value_range folded_weights::prepare_dst(const scratch &s, const task &t) const {
                 + size
                       * (t.n * p_.dst.n + t.group * p_.oc * p_.dst.c + (t.t0[0] + d) * p_.dst.x[0]
                           + (t.t0[1] + h) * p_.dst.x[1] + t.t0[2] * p_.dst.x[2]);
-            const pack_args args{in, p_.type, p_.dst.c, p_.dst.x[2], p_.oc, t.length[2], 0,
-                t.length[2], s.dst + (d * tile_[1] + h) * row};
+            const pack_args args{in, p_.type, p_.dst.c, p_.dst.x[2], p_.oc, k, 0, k,
+                s.dst + (d * tile_[1] + h) * row};
+            const pair_row pair{in + size * k * p_.dst.x[2], 0, t.length[2] - k};
             range.merge(as_stored_ ? kernels_.scan(args)
-                                   : kernels_.pack_positions(
-                                       args, {nullptr, 0, 0}, panel_width(), panel, 0));
+                                   : kernels_.pack_positions(args, pair, panel_width(), panel, 0));
         }
     return range;
 }
 
 void folded_weights::multiply(const scratch &s, const task &t) const {
     const auto &kd = walk_[0].phases[0].taps, &kh = walk_[1].phases[0].taps;
-    const dim row = 4 * panel_width() * tile_[2], panel_bytes = row * tile_[0] * tile_[1];
+    const dim row = dst_row_bytes(), panel_bytes = row * tile_[0] * tile_[1];
     const char *dst = s.dst;
     if (as_stored_)
         dst = static_cast<const char *>(t.data->dst)
@@ -267,7 +307,7 @@ void folded_weights::multiply(const scratch &s, const task &t) const {
     args.a = s.src;
     args.a_run = s.runs;
     args.b_run = s.runs + tile_[0] * tile_[1];
-    args.k = t.length[2];
+    args.k = units(t.length[2]);
     args.a_m = 4;
     args.a_step = 4 * walk_[2].in_step * p_.ic;
     args.b_step = as_stored_ ? 4 * p_.dst.x[2] : 4 * panel_width();

@@ -2,6 +2,7 @@
 // image. The taps along the last axis and the channels of a position form the rows of one product.
 #pragma once
 
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -20,9 +21,10 @@ bool fits_folded_weights(const conv::problem &p, std::string *why);
 
 class folded_weights {
 public:
-    /// `kernels` of format fma.
-    folded_weights(const conv::problem &p, const kernel_set &kernels, int threads,
-        std::size_t workspace_limit);
+    /// `kernels` of vectors; `exact` (null if they are of format fma) takes tiles that they cannot
+    /// hold.
+    folded_weights(const conv::problem &p, const kernel_set &kernels, const kernel_set *exact,
+        int threads, std::size_t workspace_limit);
 
     [[nodiscard]] std::size_t workspace() const;
     [[nodiscard]] std::string describe() const;
@@ -33,10 +35,18 @@ private:
     struct scratch;
     struct task;
 
+    /// The same tiles and sums with other kernels.
+    folded_weights(const folded_weights &like, const kernel_set &kernels);
+
     void settle();
     void choose_parts(std::size_t workspace_limit);
     [[nodiscard]] dim panel_width() const { return dim{vectors_} * kernels_.lanes; }
     [[nodiscard]] dim panel_vectors(dim panel) const;
+    /// Units of k of a row of output positions.
+    [[nodiscard]] dim units(dim length) const { return div_up(length, kernels_.k_per_unit); }
+    [[nodiscard]] dim row_positions(dim length) const;
+    [[nodiscard]] dim raw_positions(dim length) const;
+    [[nodiscard]] dim dst_row_bytes() const;
     [[nodiscard]] dim dst_bytes() const;
     [[nodiscard]] dim raw_bytes() const;
     [[nodiscard]] float *lay_out_partials(memory_walk &memory) const;
@@ -53,8 +63,9 @@ private:
     [[nodiscard]] task make_task(const conv::buffers &data, float *partials, dim index) const;
     void set_tile(task &t, dim tile) const;
     void run_tile(const scratch &s, const task &t) const;
-    void pack_src(const scratch &s, const task &t) const;
-    void pack_row(const scratch &s, const task &t, const char *in, dim row) const;
+    [[nodiscard]] value_range pack_src(const scratch &s, const task &t) const;
+    [[nodiscard]] value_range pack_row(
+        const scratch &s, const task &t, const char *in, dim row) const;
     [[nodiscard]] value_range prepare_dst(const scratch &s, const task &t) const;
     void multiply(const scratch &s, const task &t) const;
     void multiply_careful(const task &t) const;
@@ -75,6 +86,7 @@ private:
     dim row_bytes_ = 0;
     dim tiles_all_ = 0, parts_ = 1, tasks_ = 0;
     int workers_ = 1;
+    std::unique_ptr<folded_weights> exact_;
 };
 
 }  // namespace convgrad::cpu

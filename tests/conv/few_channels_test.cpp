@@ -25,6 +25,7 @@ std::vector<named> algorithms_of(const problem &p, std::uint64_t number) {
     std::vector<named> all;
     for (const isa set : usable_fma_isas()) all.push_back({"folded.fma", set});
     if (p.what == pass::backward_weights) {
+        if (p.type == data_type::bf16) all.push_back({"folded.dot2", isa::avx512_bf16});
         if (p.groups > 1) all.push_back({"merged.amx", isa::amx_bf16});
         if (p.groups > 1 && p.type == data_type::bf16)
             all.push_back({"merged.dot2", isa::avx512_bf16});

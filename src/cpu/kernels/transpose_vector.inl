@@ -44,6 +44,16 @@ void transpose_parts(const transpose_args &p) {
         }
 }
 
+/// A few rows whose elements come to lie side by side without a gap: shuffles that compilers find.
+template <typename T, int Rows>
+void interleave(const char *__restrict in, dim in_pitch, char *__restrict out, dim columns) {
+    constexpr dim size = sizeof(T);
+    for (dim j = 0; j < columns; ++j)
+#pragma GCC unroll 4
+        for (int k = 0; k < Rows; ++k)
+            __builtin_memcpy(out + (j * Rows + k) * size, in + k * in_pitch + j * size, size);
+}
+
 /// Elements [i, rows) × [j, columns), one by one.
 template <typename T>
 void transpose_few(const transpose_args &p, dim i, dim j, dim rows, dim columns) {
@@ -57,6 +67,11 @@ void transpose_few(const transpose_args &p, dim i, dim j, dim rows, dim columns)
 /// Whole blocks; a rest of more than a few rows or columns is a block that overlaps the last one.
 template <typename T>
 void transpose_as(const transpose_args &p) {
+    if (p.rows <= 4 && p.out_pitch == p.rows * static_cast<dim>(sizeof(T))) {
+        if (p.rows == 2) return interleave<T, 2>(p.in, p.in_pitch, p.out, p.columns);
+        if (p.rows == 3) return interleave<T, 3>(p.in, p.in_pitch, p.out, p.columns);
+        if (p.rows == 4) return interleave<T, 4>(p.in, p.in_pitch, p.out, p.columns);
+    }
     constexpr dim height = V::lanes, width = block_columns<T>, few = V::lanes / 4;
     if (p.rows < height || p.columns < width) return transpose_parts<T>(p);
     const dim rows = p.rows % height <= few ? p.rows / height * height : p.rows;
