@@ -29,6 +29,41 @@ bool continues(problem &p, std::size_t outer, std::size_t inner) {
     return all;
 }
 
+/// Whether channels continue along axis `a` of a tensor shaped like src. One channel lies so in any
+/// layout: it is channels last if dst is, since planes have drivers of their own.
+bool runs_on(const problem &p, const data_strides &s, std::size_t a) {
+    return s.x[a] == p.ic && (p.ic == 1 ? p.oc > 1 && p.dst.c == 1 : s.c == 1);
+}
+
+/// Taps that neither overlap nor leave a gap, of channels side by side: the channels of a patch.
+bool patches(const problem &p, std::size_t a) {
+    const axis &x = p.x[a];
+    const bool data = p.what == pass::backward_data;
+    if (p.groups != 1 || x.kernel == 1 || x.kernel != x.stride || x.dilation != 1 || x.pad != 0)
+        return false;
+    // What lies behind the last patch is left alone, but a gradient of it is zero.
+    if (x.src < x.dst * x.kernel || (data && x.src != x.dst * x.kernel)) return false;
+    // Per channel of src, which are no longer those.
+    if ((data && p.bias) || p.diff_bias == bias_gradient::from_src) return false;
+    return runs_on(p, p.src, a) && (!data || !p.add || runs_on(p, p.add_strides, a))
+           && (p.ic == 1 || p.weights.k[a] == p.ic * p.weights.i);
+}
+
+/// The taps of axis `a`, along which there are patches, become channels.
+void fold_taps(problem &p, std::size_t a) {
+    axis &x = p.x[a];
+    const auto fold = [&](data_strides &s) {
+        s.c = 1;
+        s.x[a] *= x.kernel;
+    };
+    fold(p.src);
+    if (p.add && p.what == pass::backward_data) fold(p.add_strides);
+    if (p.ic == 1) p.weights.i = p.weights.k[a];
+    p.weights.k[a] = 0;
+    p.ic *= x.kernel;
+    x = {x.dst, x.dst, 1, 1, 1, 0};
+}
+
 }  // namespace
 
 void swap_axes(problem &p, std::size_t a, std::size_t b) {
@@ -46,6 +81,8 @@ problem batch_as_axis(problem p) {
 }
 
 problem simplify(problem p) {
+    for (std::size_t a = 3; a-- > 0;)
+        if (patches(p, a)) fold_taps(p, a);
     for (std::size_t a = 0; a < 3; ++a) {
         if (!trivial(p.x[a])) continue;
         p.x[a] = axis{};

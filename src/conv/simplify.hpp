@@ -5,9 +5,11 @@
 
 namespace convgrad::conv {
 
-/// Merges neighbouring axes (and the batch) that a pointwise kernel walks in step, moves the batch
-/// into an axis of length 1, and puts a real axis last. Results keep their meaning element by
-/// element, so drivers see fewer special shapes: a 1×1 convolution on NXC data is one long row.
+/// Makes channels of the taps of patches (stride and kernel the same, no padding) along an axis
+/// that continues the channels: 4×4 patches of three channels, NXC, are four taps of twelve. Merges
+/// neighbouring axes (and the batch) that a pointwise kernel walks in step, moves the batch into an
+/// axis of length 1, and puts a real axis last. Results keep their meaning element by element, so
+/// drivers see fewer special shapes: a 1×1 convolution on NXC data is one long row.
 problem simplify(problem p);
 
 /// The batch in place of a trivial first axis, where there is one: tiles may then hold several
