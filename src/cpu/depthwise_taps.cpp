@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "conv/convert.hpp"
+#include "cpu/streaming.hpp"
 
 namespace convgrad::cpu {
 namespace {
@@ -22,8 +23,7 @@ dim choose_spread(const axis_walk &walk, const std::vector<axis_tap> &taps, dim 
 }
 
 template <typename T>
-void load_values(float *to, dim lanes, const T *from, dim stride, dim count) {
-    constexpr bool by_halves = std::is_same_v<T, bf16>;
+void load_values(float *to, dim lanes, const T *from, dim stride, dim count, bool by_halves) {
     for (dim i = 0; i < count; ++i)
         to[by_halves ? i % 2 * lanes + i / 2 : i] = conv::to_float(from[i * stride]);
 }
@@ -90,12 +90,12 @@ dim line_list::furthest(dim outer_stride, dim inner_stride) const {
 }
 
 bool worth_fetching_ahead(const conv::problem &p) {
-    constexpr dim most_taps = 27, cached = 512 << 10, in_order = 128;
+    constexpr dim most_taps = 27, in_order = 128;
     const dim taps = p.x[0].kernel * p.x[1].kernel * p.x[2].kernel;
     const dim position = static_cast<dim>(size_of(p.type)) * p.groups;
-    const dim image =
-        position * (p.x[0].src * p.x[1].src * p.x[2].src + p.x[0].dst * p.x[1].dst * p.x[2].dst);
-    return taps <= most_taps && position > in_order && image > cached;
+    const tensor_bytes bytes = bytes_of_data(p);
+    const auto most = static_cast<double>(stream_above().load(std::memory_order_relaxed));
+    return taps <= most_taps && position > in_order && bytes.src + bytes.dst > most / 2;
 }
 
 line_list make_lines(const axis_phase &outer, dim outer_stride, const axis_walk &inner_walk,
@@ -114,12 +114,14 @@ line_list make_lines(const axis_phase &outer, dim outer_stride, const axis_walk 
 void load_pair(
     float *to, dim pair, const void *from, data_type type, dim at, dim stride, dim count) {
     if (count < pair) std::fill_n(to, pair, 0.0F);
+    const dim lanes = pair / 2;
+    const bool by_halves = type == data_type::bf16 && count > lanes;
     if (type == data_type::f32)
-        load_values(to, pair / 2, static_cast<const float *>(from) + at, stride, count);
+        load_values(to, lanes, static_cast<const float *>(from) + at, stride, count, by_halves);
     if (type == data_type::bf16)
-        load_values(to, pair / 2, static_cast<const bf16 *>(from) + at, stride, count);
+        load_values(to, lanes, static_cast<const bf16 *>(from) + at, stride, count, by_halves);
     if (type == data_type::f16)
-        load_values(to, pair / 2, static_cast<const f16 *>(from) + at, stride, count);
+        load_values(to, lanes, static_cast<const f16 *>(from) + at, stride, count, by_halves);
 }
 
 }  // namespace convgrad::cpu

@@ -43,15 +43,15 @@ struct line_list {
 line_list make_lines(const axis_phase &outer, dim outer_stride, const axis_walk &inner_walk,
     const axis_phase &inner, dim inner_stride, dim pitch);
 
-/// Whether the tensors exceed caches and few enough taps share what is read, so that memory
-/// decides.
+/// Whether the tensors exceed half of the last cache and few enough taps share what is read, so
+/// that memory decides.
 bool worth_fetching_ahead(const conv::problem &p);
 
 /// Widest pair of any instruction set, in elements.
 inline constexpr dim max_pair = 32;
 
-/// `count` elements, `stride` apart from index `at` on, as one pair in the kernels' order; the rest
-/// of the pair is zero.
+/// `count` elements, `stride` apart from index `at` on, as one pair in the kernels' order (of data
+/// passes); the rest of the pair is zero.
 void load_pair(
     float *to, dim pair, const void *from, data_type type, dim at, dim stride, dim count);
 

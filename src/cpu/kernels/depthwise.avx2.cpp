@@ -19,6 +19,8 @@ namespace {
 
 #include "cpu/kernels/depthwise_vector.inl"
 
+#include "cpu/kernels/depthwise_gradient.inl"
+
 }  // namespace
 
 void depthwise_avx2(const depthwise_args &args) {

@@ -21,6 +21,8 @@ inline V::acc V::madd(acc c, unit a, unit b) {
 
 #include "cpu/kernels/depthwise_vector.inl"
 
+#include "cpu/kernels/depthwise_gradient.inl"
+
 }  // namespace
 
 void depthwise_avx512(const depthwise_args &args) {

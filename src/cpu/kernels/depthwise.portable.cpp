@@ -17,6 +17,8 @@ namespace {
 
 #include "cpu/kernels/depthwise_vector.inl"
 
+#include "cpu/kernels/depthwise_gradient.inl"
+
 }  // namespace
 
 void depthwise_portable(const depthwise_args &args) {

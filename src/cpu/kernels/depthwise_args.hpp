@@ -15,7 +15,7 @@
 //
 // Weights and sums have one pair of f32 vectors per tap. The elements of a pair are in memory
 // order, except that bf16 goes by even and odd elements (widening is then one shift or mask): see
-// depthwise_slot().
+// depthwise_slot(). Data passes take a last pair of at most one vector in memory order.
 #pragma once
 
 #include <convgrad/types.hpp>

@@ -17,128 +17,197 @@ inline unsigned slots_inside(const tap_chain &chain, dim first, int slots) {
     return (1U << hi) - (1U << lo);
 }
 
-/// X positions, a chain of N taps: each slot is loaded once.
-template <typename In, bool Whole, int X, int N>
-[[gnu::always_inline]] inline void slide(V::vec (&acc)[X][2], const char *in, dim slot,
+/// G vectors: one in memory order, or a pair.
+template <typename E, bool Whole, int G>
+[[gnu::always_inline]] inline void load_group(const char *p, dim n, V::vec (&v)[G]) {
+    const auto *from = reinterpret_cast<const typename E::type *>(p);
+    if constexpr (G == 2)
+        load_pair<E, Whole>(p, n, v[0], v[1]);
+    else if constexpr (Whole)
+        v[0] = V::load_as<E>(from);
+    else
+        v[0] = V::load_as_n<E>(from, n);
+}
+
+/// X positions, a chain of N taps: each slot is loaded once. Near: see is_near().
+template <typename In, bool Whole, int N, bool Near, int X, int G>
+[[gnu::always_inline]] inline void slide(V::vec (&acc)[X][G], const char *in, dim slot,
     const float *weights, unsigned inside, dim elements) {
-    V::vec w[N][2];
+    V::vec w[N][G];
 #pragma GCC unroll 4
-    for (int k = 0; k < N; ++k) {
-        w[k][0] = V::load_acc(weights + 2 * k * V::lanes);
-        w[k][1] = V::load_acc(weights + (2 * k + 1) * V::lanes);
-    }
+    for (int k = 0; k < N; ++k)
+#pragma GCC unroll 2
+        for (int g = 0; g < G; ++g) w[k][g] = V::load_acc(weights + (2 * k + g) * V::lanes);
 #pragma GCC unroll 11
-    for (int j = 0; j < X + N - 1; ++j) {
-        if ((inside >> j & 1U) == 0) continue;
-        V::vec a, b;
-        load_pair<In, Whole>(in + j * slot, elements, a, b);
+    for (int j = 0; j < X + N - 1; ++j, in += slot) {
+        __asm__("" : "+r"(in));  // no register for each multiple of `slot`
+        const bool asked = !Near || j < N - 1 || j >= X;
+        if (asked && (inside >> j & 1U) == 0) [[unlikely]]
+            continue;
+        V::vec a[G];
+        load_group<In, Whole>(in, elements, a);
+#pragma GCC unroll 2
+        for (int g = 0; g < G; ++g) V::hold(a[g]);
 #pragma GCC unroll 4
         for (int k = 0; k < N; ++k) {
             const int i = j - k;
             if (i < 0 || i >= X) continue;
-            acc[i][0] = V::madd(acc[i][0], a, w[k][0]);
-            acc[i][1] = V::madd(acc[i][1], b, w[k][1]);
+#pragma GCC unroll 2
+            for (int g = 0; g < G; ++g) acc[i][g] = V::madd(acc[i][g], a[g], w[k][g]);
         }
     }
 }
 
-/// Adds a pair of type Out to `acc`. A bf16 input means that bf16 goes by even and odd elements.
-template <typename In, typename Out, bool Whole>
-[[gnu::always_inline]] inline void add_pair(V::vec (&acc)[2], const char *p, dim n) {
-    V::vec a, b;
-    if constexpr (std::is_same_v<In, Out>) {
-        load_pair<Out, Whole>(p, n, a, b);
+/// Whether all slots exist but for some at the ends of X positions and a chain, so that only those
+/// need be asked about.
+template <int X>
+inline bool is_near(unsigned inside, int taps) {
+    const unsigned shared = (1U << X) - (1U << (taps - 1 < X ? taps - 1 : X));
+    return (inside & shared) == shared;
+}
+
+/// Adds G vectors of type Out to `acc`.
+template <typename In, typename Out, bool Whole, int G>
+[[gnu::always_inline]] inline void add_group(V::vec (&acc)[G], const char *p, dim n) {
+    V::vec v[G];
+    if constexpr (std::is_same_v<In, Out> || G == 1) {
+        load_group<Out, Whole>(p, n, v);
     } else {
         const auto *from = reinterpret_cast<const typename Out::type *>(p);
-        a = V::load_as_n<Out>(from, Whole ? V::lanes : n);
-        b = Whole || n > V::lanes
-                ? V::load_as_n<Out>(from + V::lanes, Whole ? V::lanes : n - V::lanes)
-                : V::zero();
+        v[0] = V::load_as_n<Out>(from, Whole ? V::lanes : n);
+        v[1] = Whole || n > V::lanes
+                   ? V::load_as_n<Out>(from + V::lanes, Whole ? V::lanes : n - V::lanes)
+                   : V::zero();
     }
-    acc[0] = V::add(acc[0], a);
-    acc[1] = V::add(acc[1], b);
+#pragma GCC unroll 2
+    for (int g = 0; g < G; ++g) acc[g] = V::add(acc[g], v[g]);
 }
 
 template <typename In, typename Out, bool Whole>
-[[gnu::always_inline]] inline void finish_pair(V::vec (&acc)[2], const depthwise_args &p, char *out,
-    const char *add, const float *bias, dim elements) {
-    if (bias != nullptr) {
-        acc[0] = V::add(acc[0], V::load_acc(bias));
-        acc[1] = V::add(acc[1], V::load_acc(bias + V::lanes));
-    }
-    if (add != nullptr) add_pair<In, Out, Whole>(acc, add, elements);
-    if (p.accumulate) add_pair<In, Out, Whole>(acc, out, elements);
-    if (p.relu) {
-        acc[0] = V::relu(acc[0]);
-        acc[1] = V::relu(acc[1]);
-    }
-    if (Whole && p.stream) return pair::stream<In, Out>(out, acc[0], acc[1]);
-    if constexpr (std::is_same_v<In, bf16_element>) {
+[[gnu::always_inline]] inline void store_group(V::vec (&acc)[1], char *out, bool stream, dim n) {
+    auto *to = reinterpret_cast<typename Out::type *>(out);
+    if (Whole && stream) return V::stream_as<Out>(to, acc[0]);
+    if constexpr (Whole)
+        V::store_as<Out>(to, acc[0]);
+    else
+        V::store_as_n<Out>(to, acc[0], n);
+}
+
+template <typename In, typename Out, bool Whole>
+[[gnu::always_inline]] inline void store_group(V::vec (&acc)[2], char *out, bool stream, dim n) {
+    if (Whole && stream) return pair::stream<In, Out>(out, acc[0], acc[1]);
+    if constexpr (std::is_same_v<In, bf16_element>) {  // by even and odd elements
         if constexpr (Whole)
             pair::store_split(out, acc[0], acc[1]);
         else
-            pair::store_split_n(out, elements, acc[0], acc[1]);
+            pair::store_split_n(out, n, acc[0], acc[1]);
     } else {
         if constexpr (Whole)
             pair::store<Out>(out, acc[0], acc[1]);
         else
-            pair::store_n<Out>(out, elements, acc[0], acc[1]);
+            pair::store_n<Out>(out, n, acc[0], acc[1]);
     }
 }
 
-template <typename In, typename Out, bool Whole, int X>
-void depthwise_positions(const depthwise_args &p, dim row, dim position, dim block) {
-    V::vec acc[X][2];
-#pragma GCC unroll 8
-    for (int i = 0; i < X; ++i) acc[i][0] = acc[i][1] = V::zero();
-    const dim y = p.first_row + row, x = p.first_position + position;
-    constexpr dim in_pair = 2 * V::lanes * static_cast<dim>(sizeof(typename In::type));
-    constexpr dim out_pair = 2 * V::lanes * static_cast<dim>(sizeof(typename Out::type));
-    const dim elements = p.elements - 2 * V::lanes * block;
-    const char *in = p.in + row * p.in_row + position * p.slot + block * in_pair;
-    const float *block_weights = p.weights + block * p.weights_block;
-    for (const tap_line *line = p.lines; line != p.lines + p.line_count; ++line) {
-        if (y < line->lo || y >= line->hi) continue;
-        for (const tap_chain *chain = p.chains; chain != p.chains + p.chain_count; ++chain) {
-            const unsigned inside = slots_inside(*chain, x, X + chain->taps - 1);
-            const char *at = in + line->in + chain->in;
-            const float *weights = block_weights + line->weights + chain->weights;
-            switch (chain->taps) {
-            case 1:
-                slide<In, Whole, X, 1>(acc, at, p.slot, weights, inside, elements);
-                break;
-            case 2:
-                slide<In, Whole, X, 2>(acc, at, p.slot, weights, inside, elements);
-                break;
-            case 3:
-                slide<In, Whole, X, 3>(acc, at, p.slot, weights, inside, elements);
-                break;
-            default:
-                slide<In, Whole, X, 4>(acc, at, p.slot, weights, inside, elements);
-                break;
-            }
+template <typename In, typename Out, bool Whole, int G>
+[[gnu::always_inline]] inline void finish_group(V::vec (&acc)[G], const depthwise_args &p,
+    char *out, const char *add, const float *bias, dim elements) {
+    if (bias != nullptr)
+#pragma GCC unroll 2
+        for (int g = 0; g < G; ++g) acc[g] = V::add(acc[g], V::load_acc(bias + g * V::lanes));
+    if (add != nullptr) add_group<In, Out, Whole>(acc, add, elements);
+    if (p.accumulate) add_group<In, Out, Whole>(acc, out, elements);
+    if (p.relu)
+#pragma GCC unroll 2
+        for (int g = 0; g < G; ++g) acc[g] = V::relu(acc[g]);
+    store_group<In, Out, Whole>(acc, out, p.stream, elements);
+}
+
+/// X positions × G vectors of channels, whose results stay in registers over all taps.
+template <typename In, typename Out, bool Whole, int G, int X>
+struct depthwise_box {
+    static constexpr dim in_group = G * V::lanes * static_cast<dim>(sizeof(typename In::type));
+    static constexpr dim out_group = G * V::lanes * static_cast<dim>(sizeof(typename Out::type));
+
+    template <bool Near>
+    [[gnu::always_inline]] static void add_chain(V::vec (&acc)[X][G], const depthwise_args &p,
+        const tap_chain &chain, const char *in, const float *w, unsigned inside, dim elements) {
+        switch (chain.taps) {
+        case 1:
+            slide<In, Whole, 1, Near>(acc, in, p.slot, w, inside, elements);
+            break;
+        case 2:
+            slide<In, Whole, 2, Near>(acc, in, p.slot, w, inside, elements);
+            break;
+        case 3:
+            slide<In, Whole, 3, Near>(acc, in, p.slot, w, inside, elements);
+            break;
+        default:
+            slide<In, Whole, 4, Near>(acc, in, p.slot, w, inside, elements);
+            break;
         }
     }
-    char *out = p.out + row * p.out_row + position * p.out_position + block * out_pair;
-    const char *add = p.add == nullptr
-                          ? nullptr
-                          : p.add + row * p.add_row + position * p.add_position + block * out_pair;
-    const float *bias = p.bias == nullptr ? nullptr : p.bias + block * p.bias_block;
+
+    [[gnu::always_inline]] static void add_line(V::vec (&acc)[X][G], const depthwise_args &p,
+        const char *in, const float *weights, dim x, dim elements) {
+        for (const tap_chain *chain = p.chains; chain != p.chains + p.chain_count; ++chain) {
+            const unsigned inside = slots_inside(*chain, x, X + chain->taps - 1);
+            const char *at = in + chain->in;
+            const float *w = weights + chain->weights;
+            if (is_near<X>(inside, chain->taps)) [[likely]]
+                add_chain<true>(acc, p, *chain, at, w, inside, elements);
+            else
+                add_chain<false>(acc, p, *chain, at, w, inside, elements);
+        }
+    }
+
+    [[gnu::always_inline]] static void finish(V::vec (&acc)[X][G], const depthwise_args &p,
+        char *out, const char *add, const float *bias, dim elements) {
+        const bool plain = bias == nullptr && add == nullptr && !p.accumulate && !p.relu;
 #pragma GCC unroll 8
-    for (int i = 0; i < X; ++i)
-        finish_pair<In, Out, Whole>(acc[i], p, out + i * p.out_position,
-            add == nullptr ? nullptr : add + i * p.add_position, bias, elements);
-}
+        for (int i = 0; i < X; ++i, out += p.out_position) {
+            __asm__("" : "+r"(out));
+            if (plain)
+                store_group<In, Out, Whole>(acc[i], out, p.stream, elements);
+            else
+                finish_group<In, Out, Whole>(acc[i], p, out,
+                    add == nullptr ? nullptr : add + i * p.add_position, bias, elements);
+        }
+    }
 
-using depthwise_function = void (*)(const depthwise_args &, dim, dim, dim);
+    /// Groups [begin, end) of G vectors, one after the other.
+    static void run(const depthwise_args &p, dim row, dim position, dim begin, dim end) {
+        const dim y = p.first_row + row, x = p.first_position + position;
+        for (dim group = begin; group < end; ++group) {
+            V::vec acc[X][G];
+#pragma GCC unroll 8
+            for (int i = 0; i < X; ++i)
+#pragma GCC unroll 2
+                for (int g = 0; g < G; ++g) acc[i][g] = V::zero();
+            const dim block = group * G / 2, elements = p.elements - G * V::lanes * group;
+            const char *in = p.in + row * p.in_row + position * p.slot + group * in_group;
+            const float *weights = p.weights + block * p.weights_block;
+            for (const tap_line *line = p.lines; line != p.lines + p.line_count; ++line)
+                if (y >= line->lo && y < line->hi)
+                    add_line(acc, p, in + line->in, weights + line->weights, x, elements);
+            finish(acc, p, p.out + row * p.out_row + position * p.out_position + group * out_group,
+                p.add == nullptr
+                    ? nullptr
+                    : p.add + row * p.add_row + position * p.add_position + group * out_group,
+                p.bias == nullptr ? nullptr : p.bias + block * p.bias_block, elements);
+        }
+    }
+};
 
-template <typename In, typename Out, bool Whole>
+using depthwise_function = void (*)(const depthwise_args &, dim, dim, dim, dim);
+
+template <typename In, typename Out, bool Whole, int G>
 struct depthwise_table {
-    static constexpr int most = Whole ? pair::most_positions : pair::most_positions / 2;
+    static constexpr int most = Whole || G == 1 ? pair::most_positions : pair::most_positions / 2;
     depthwise_function of[most + 1] = {};
     template <int X>
     constexpr void fill() {
-        of[X] = depthwise_positions<In, Out, Whole, X>;
+        of[X] = depthwise_box<In, Out, Whole, G, X>::run;
         if constexpr (X > 1) fill<X - 1>();
     }
     constexpr depthwise_table() { fill<most>(); }
@@ -162,24 +231,33 @@ void expect_positions(const depthwise_args &p, dim row, dim x, dim end) {
         for (dim b = 0; b < out_bytes; b += 64) expect_write(out + at * p.out_position + b, 64);
 }
 
+/// What is left of a run after whole pairs: a pair, or one vector in memory order.
+template <typename In, typename Out>
+void depthwise_rest(const depthwise_args &p, dim row, dim x, dim end, dim pairs) {
+    static constexpr depthwise_table<In, Out, false, 2> partial{};
+    static constexpr depthwise_table<In, Out, false, 1> vector{};
+    const dim rest = p.elements - 2 * V::lanes * pairs;
+    if (rest <= 0) return;
+    if (rest <= V::lanes) return vector.of[end - x](p, row, x, 2 * pairs, 2 * pairs + 1);
+    for (; x + partial.most < end; x += partial.most)
+        partial.of[partial.most](p, row, x, pairs, pairs + 1);
+    partial.of[end - x](p, row, x, pairs, pairs + 1);
+}
+
 /// Rows in runs of nearly equal length, each for all pairs: memory is read in its own order.
 template <typename In, typename Out>
 void depthwise_rows(const depthwise_args &p) {
-    static constexpr depthwise_table<In, Out, true> whole{};
-    static constexpr depthwise_table<In, Out, false> partial{};
+    static constexpr depthwise_table<In, Out, true, 2> whole{};
     const dim runs = (p.positions + whole.most - 1) / whole.most;
     const dim length = p.positions / runs, longer = p.positions % runs;
-    const dim blocks = p.elements / (2 * V::lanes);
-    const bool rest = p.elements % (2 * V::lanes) != 0;
+    const dim pairs = p.elements / (2 * V::lanes);
     for (dim row = 0; row < p.rows; ++row) {
         dim x = 0;
         for (dim run = 0; run < runs; ++run) {
             const dim end = x + length + (run < longer ? 1 : 0);
             if (p.fresh_rows > 0) expect_positions<In, Out>(p, row, x, end);
-            for (dim block = 0; block < blocks; ++block) whole.of[end - x](p, row, x, block);
-            for (; rest && x + partial.most < end; x += partial.most)
-                partial.of[partial.most](p, row, x, blocks);
-            if (rest) partial.of[end - x](p, row, x, blocks);
+            whole.of[end - x](p, row, x, 0, pairs);
+            depthwise_rest<In, Out>(p, row, x, end, pairs);
             x = end;
         }
     }
@@ -191,169 +269,4 @@ void depthwise(const depthwise_args &p) {
     if (p.out_type == data_type::bf16) return depthwise_rows<f32_element, bf16_element>(p);
     if (p.out_type == data_type::f16) return depthwise_rows<f32_element, f16_element>(p);
     depthwise_rows<f32_element, f32_element>(p);
-}
-
-// --- weights gradient --------------------------------------------------------------------------
-
-/// R lines of a chain of N taps, whose sums stay in registers over all rows and positions.
-template <typename E, bool Whole, int R, int N>
-struct gradient_block {
-    const depthwise_gradient_args &p;
-    const tap_line *lines;
-    const tap_chain &chain;
-    const bool first;  // to read what it reads
-    V::vec acc[R][N][2];
-
-    [[gnu::always_inline]] void load_sums() {
-#pragma GCC unroll 3
-        for (int r = 0; r < R; ++r)
-#pragma GCC unroll 8
-            for (int k = 0; k < 2 * N; ++k)
-                acc[r][k / 2][k % 2] =
-                    V::load_acc(p.sums + lines[r].weights + chain.weights + k * V::lanes);
-    }
-    [[gnu::always_inline]] void store_sums() {
-#pragma GCC unroll 3
-        for (int r = 0; r < R; ++r)
-#pragma GCC unroll 8
-            for (int k = 0; k < 2 * N; ++k)
-                V::store_acc(
-                    p.sums + lines[r].weights + chain.weights + k * V::lanes, acc[r][k / 2][k % 2]);
-    }
-
-    template <int X>
-    void expect_next(dim row, dim position) {
-        constexpr int bytes = 2 * V::lanes * static_cast<int>(sizeof(typename E::type));
-        const char *dst = p.dst + (row + 1) * p.dst_row + position * p.dst_position;
-        const char *in = p.in + row * p.in_row + position * p.slot + chain.in + p.fresh;
-        for (int i = 0; i < X; ++i) {
-            expect_read(dst + i * p.dst_position, bytes);
-            for (dim r = 0; r < p.fresh_rows; ++r)
-                expect_read(in + i * p.slot + r * p.fresh_row, bytes);
-        }
-    }
-
-    /// A slot of line r, for the positions and taps that meet there.
-    template <int X>
-    [[gnu::always_inline]] void add_slot(const char *in, int j, int r, const V::vec (&d)[X][2]) {
-        V::vec a, b;
-        load_pair<E, Whole>(in + j * p.slot, p.elements, a, b);
-#pragma GCC unroll 4
-        for (int k = 0; k < N; ++k) {
-            const int i = j - k;
-            if (i < 0 || i >= X) continue;
-            acc[r][k][0] = V::madd(acc[r][k][0], a, d[i][0]);
-            acc[r][k][1] = V::madd(acc[r][k][1], b, d[i][1]);
-        }
-    }
-
-    template <int X>
-    [[gnu::always_inline]] void add_positions(dim row, dim position, const unsigned reached) {
-        const char *from = p.dst + row * p.dst_row + position * p.dst_position;
-        V::vec d[X][2];
-#pragma GCC unroll 4
-        for (int i = 0; i < X; ++i)
-            load_pair<E, Whole>(from + i * p.dst_position, p.elements, d[i][0], d[i][1]);
-        if (first && p.fresh_rows > 0) expect_next<X>(row, position);
-        const unsigned inside = slots_inside(chain, p.first_position + position, X + N - 1);
-        const char *in = p.in + row * p.in_row + position * p.slot + chain.in;
-        if (reached == (1U << R) - 1) {  // as a rule: all lines of a slot side by side
-#pragma GCC unroll 11
-            for (int j = 0; j < X + N - 1; ++j) {
-                if ((inside >> j & 1U) == 0) continue;
-#pragma GCC unroll 3
-                for (int r = 0; r < R; ++r) add_slot(in + lines[r].in, j, r, d);
-            }
-            return;
-        }
-#pragma GCC unroll 3
-        for (int r = 0; r < R; ++r) {
-            if ((reached >> r & 1U) == 0) continue;
-#pragma GCC unroll 11
-            for (int j = 0; j < X + N - 1; ++j)
-                if ((inside >> j & 1U) != 0) add_slot(in + lines[r].in, j, r, d);
-        }
-    }
-
-    /// A row in runs of nearly equal length, the longer ones first.
-    template <int Longest = pair::gradient_positions>
-    [[gnu::always_inline]] void add_row(dim row, dim runs, const unsigned reached) {
-        if constexpr (Longest > 1) {
-            const dim longer = p.positions - runs * (Longest - 1);
-            if (longer <= 0) return add_row<Longest - 1>(row, runs, reached);
-            dim x = 0;
-            for (; x < longer * Longest; x += Longest) add_positions<Longest>(row, x, reached);
-            for (; x < p.positions; x += Longest - 1) add_positions<Longest - 1>(row, x, reached);
-        } else {
-            for (dim x = 0; x < p.positions; ++x) add_positions<1>(row, x, reached);
-        }
-    }
-
-    [[gnu::always_inline]] void run() {
-        load_sums();
-        constexpr int most = pair::gradient_positions;
-        const dim runs = (p.positions + most - 1) / most;
-        for (dim row = 0; row < p.rows; ++row) {
-            const dim y = p.first_row + row;
-            unsigned reached = 0;
-            for (int r = 0; r < R; ++r)
-                reached |= (y >= lines[r].lo && y < lines[r].hi ? 1U : 0U) << r;
-            if (reached == 0) continue;
-            add_row(row, runs, reached);
-        }
-        store_sums();
-    }
-};
-
-template <typename E, bool Whole, int R, int N>
-void gradient_lines(
-    const depthwise_gradient_args &p, const tap_line *lines, const tap_chain &chain) {
-    gradient_block<E, Whole, R, N> block{p, lines, chain, lines == p.lines, {}};
-    block.run();
-}
-
-template <typename E, bool Whole, int N>
-void gradient_chain(const depthwise_gradient_args &p, const tap_chain &chain) {
-    // As many lines as registers hold: 2 · R · N sums. Incomplete pairs are rare: one will do.
-    constexpr int most = N > 3 && pair::gradient_lines > 2 ? 2 : pair::gradient_lines;
-    constexpr int lines = Whole ? most : 1;
-    dim line = 0;
-    for (; line + lines <= p.line_count; line += lines)
-        gradient_lines<E, Whole, lines, N>(p, p.lines + line, chain);
-    if constexpr (lines > 1)
-        for (; line < p.line_count; ++line)
-            gradient_lines<E, Whole, 1, N>(p, p.lines + line, chain);
-}
-
-template <typename E, bool Whole>
-void gradient_rows(const depthwise_gradient_args &p) {
-    for (const tap_chain *chain = p.chains; chain != p.chains + p.chain_count; ++chain)
-        switch (chain->taps) {
-        case 1:
-            gradient_chain<E, Whole, 1>(p, *chain);
-            break;
-        case 2:
-            gradient_chain<E, Whole, 2>(p, *chain);
-            break;
-        case 3:
-            gradient_chain<E, Whole, 3>(p, *chain);
-            break;
-        default:
-            gradient_chain<E, Whole, 4>(p, *chain);
-            break;
-        }
-}
-
-template <typename E>
-void gradient_type(const depthwise_gradient_args &p) {
-    if (p.elements == 2 * V::lanes)
-        gradient_rows<E, true>(p);
-    else
-        gradient_rows<E, false>(p);
-}
-
-void depthwise_gradient(const depthwise_gradient_args &p) {
-    if (p.type == data_type::f32) gradient_type<f32_element>(p);
-    if (p.type == data_type::bf16) gradient_type<bf16_element>(p);
-    if (p.type == data_type::f16) gradient_type<f16_element>(p);
 }

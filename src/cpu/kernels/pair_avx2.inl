@@ -2,8 +2,8 @@
 // vector_avx2.inl and pair_tails.inl.
 
 struct pair : pair_tails<pair> {
-    static constexpr int most_positions = 4;  // 8 of 16 registers hold results
-    static constexpr int gradient_positions = 2;
+    static constexpr int most_positions = 4;      // 8 of 16 registers hold results
+    static constexpr int gradient_positions = 7;  // 6 sums + 2 · 3 of them + 2
     static constexpr int gradient_lines = 1;
 
     static __m256i rounded(V::vec v) {

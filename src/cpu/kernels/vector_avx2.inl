@@ -7,6 +7,8 @@ struct V {
     static constexpr int max_dot[5] = {0, 9, 6, 4, 2};
     using vec = __m256;
 
+    /// In a register from here on: compilers would rather load a value again for each use.
+    static void hold(vec &v) { __asm__("" : "+x"(v)); }
     static vec zero() { return _mm256_setzero_ps(); }
     static vec set1(float x) { return _mm256_set1_ps(x); }
     static vec add(vec a, vec b) { return _mm256_add_ps(a, b); }

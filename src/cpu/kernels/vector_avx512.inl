@@ -25,6 +25,8 @@ struct V {
     static __mmask16 first(dim n) {
         return static_cast<__mmask16>(n >= 16 ? 0xffffU : (1U << n) - 1U);
     }
+    /// In a register from here on: compilers would rather load a value again for each use.
+    static void hold(vec &v) { __asm__("" : "+v"(v)); }
     static vec zero() { return _mm512_setzero_ps(); }
     static vec set1(float x) { return _mm512_set1_ps(x); }
     static vec add(vec a, vec b) { return _mm512_add_ps(a, b); }

@@ -8,6 +8,8 @@ struct V {
     static constexpr int max_dot[5] = {0, 9, 9, 8, 6};
     using vec = float32x4_t;
 
+    /// In a register from here on: compilers would rather load a value again for each use.
+    static void hold(vec &v) { __asm__("" : "+w"(v)); }
     static vec zero() { return vdupq_n_f32(0); }
     static vec set1(float x) { return vdupq_n_f32(x); }
     static vec add(vec a, vec b) { return vaddq_f32(a, b); }

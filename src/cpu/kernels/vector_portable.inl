@@ -8,6 +8,7 @@ struct V {
     static constexpr int max_dot[5] = {0, 9, 6, 4, 2};
     using vec = float __attribute__((vector_size(16)));
 
+    static void hold(vec &) {}
     static vec zero() { return vec{}; }
     static vec set1(float x) { return vec{x, x, x, x}; }
     static vec add(vec a, vec b) { return a + b; }
