@@ -232,5 +232,29 @@ TEST(special_values, ends_of_the_range) {
     }
 }
 
+// The smallest operands tell whether a sum of bf16 products can be subnormal, which the conversion
+// of results would flush.
+TEST(special_values, bf16_sums_that_cancel) {
+    workbench bench;
+    problem p = sized(pass::forward, data_type::bf16, 1, 1, 2, 32);
+    p.x[2] = make_axis(20, 1, 1, 1, 0, 0);
+    set_layouts(p, data_layout::nxc, weights_layout::xio, data_layout::nxc);
+    for (const int exponent : {-50, -56, -59, -60, -61}) {
+        bench.load(p, fill::integers, 1);
+        const double value = std::ldexp(1, exponent);
+        for (dim x = 0; x < 20; ++x) {
+            bench.write(role::src, 2 * x, value * (1 + 0x1p-7));
+            bench.write(role::src, 2 * x + 1, -value);
+        }
+        for (dim i = 0; i < 64; ++i) bench.write(role::weights, i, value);
+        bench.run_reference();
+        for (const isa set : usable_isas()) {
+            bench.run({.max_isa = set});
+            ASSERT_EQ(bench.compare_exact(), "") << to_string(set) << ' ' << exponent;
+            ASSERT_EQ(bench.read(role::dst, 0), value * value * 0x1p-7) << to_string(set);
+        }
+    }
+}
+
 }  // namespace
 }  // namespace convgrad::test
