@@ -80,6 +80,14 @@ problem batch_as_axis(problem p) {
     return p;
 }
 
+problem batch_as_last_axis(problem p) {
+    if (p.mb <= 1 || !trivial(p.x[0])) return p;
+    p = batch_as_axis(p);
+    swap_axes(p, 0, 1);
+    swap_axes(p, 1, 2);
+    return p;
+}
+
 problem simplify(problem p) {
     for (std::size_t a = 3; a-- > 0;)
         if (patches(p, a)) fold_taps(p, a);

@@ -16,6 +16,9 @@ problem simplify(problem p);
 /// images.
 problem batch_as_axis(problem p);
 
+/// The same with the batch as the last axis: positions of several images lie side by side.
+problem batch_as_last_axis(problem p);
+
 /// Names axes a and b the other way round.
 void swap_axes(problem &p, std::size_t a, std::size_t b);
 

@@ -153,12 +153,19 @@ work_counts tiled_data_work(const problem_sizes &s, const kernel_set &k) {
         s.in_last && whole_units && s.size * s.in_pitch * s.in_step <= most_pitch;
     const double volume = s.forward ? s.x[0].stride * s.x[1].stride * s.x[2].stride : 1;
     work_counts w;
-    w.steps = row_taps * b.cycles * units;
+    // FMA on panels of one vector loads as often as it multiplies: 1.1 to 1.4 times as long.
+    const double loads = is_fma(k) && k.lanes >= 16 && b.vectors == 1 ? 1.12 : 1;
+    w.steps = row_taps * b.cycles * units * loads;
     w.runs = row_taps * b.blocks * chunks;
     w.calls = s.maps * s.x[0].results * s.x[1].results * s.x[2].phases * b.blocks * chunks;
     add(w, s.maps, {s.in_last, as_stored, s.in_step, s.in_c, s.in_positions});
     if (!as_stored) w.rows = s.patch_rows * s.segments;
     add_results(w, s, s.f32 || !is_fma(k));
+    // Groups side by side share lines, which come and go for each of them.
+    if (s.groups > 1) {
+        w.lines *= std::max(1.0, line_bytes / (s.size * s.in_c));
+        w.result_lines *= std::max(1.0, line_bytes / (s.size * s.out_c));
+    }
     const double chunk = std::min(s.in_c, 256.0);
     w.tasks = s.maps * parts_of(s.out_positions * 4 * (chunk + s.out_c), tile_bytes);
     w.weights = s.groups * s.taps * s.in_c * whole(s.out_c, k.lanes);
@@ -201,7 +208,46 @@ double inner_rows(const problem_sizes &s) {
         0.0, std::min(h.dst, floor_of(room / h.stride) + 1) - parts_of(h.pad, h.stride));
 }
 
+/// Whether the input of a data pass has channels side by side, or planes without gaps.
+bool regular_input(const problem_sizes &s) {
+    const conv::data_strides &in = s.forward ? s.p.src : s.p.dst;
+    const bool one_row = s.p.x[1] == conv::axis{};
+    return s.in_last
+           || (in.x[2] == 1 && (one_row || in.x[1] == (s.forward ? s.p.x[2].src : s.p.x[2].dst)));
+}
+
+/// Whether narrow_data has channels side by side (see quad_product).
+bool narrow_quads(const problem_sizes &s, const kernel_set &k) {
+    const double unit = 4.0 * k.k_per_unit;
+    if (k.quad_product == nullptr || s.in_c > 64 || !divides(4, s.out_c)) return false;
+    if (s.out_c * k.k_per_unit < 8) return false;
+    if (!s.in_last)
+        return !is_fma(k) && divides(unit, s.in_c) && s.p.x[0] == conv::axis{} && regular_input(s);
+    return divides(unit, s.in_c) || (2 * s.in_c == unit && divides(2, s.groups));
+}
+
+work_counts narrow_quads_work(const problem_sizes &s, const kernel_set &k) {
+    const axis_sizes &d = s.x[0], &h = s.x[1], &r = s.x[2];
+    const double unit = 4.0 * k.k_per_unit, together = s.in_c < unit ? 2 : 1;
+    const double vectors = s.out_c / 4, full = floor_of(vectors / 4);
+    const block_steps four = in_pieces(k, r.length, 4);
+    const block_steps rest = in_pieces(k, r.length, static_cast<int>(vectors - 4 * full));
+    const double blocks = full * four.blocks + rest.blocks, maps = s.maps / together;
+    const double row_taps = maps * d.pairs * h.pairs * r.kernel;
+    work_counts w;
+    w.steps = row_taps * parts_of(s.in_c, unit) * (full * four.cycles + rest.cycles);
+    w.runs = row_taps * blocks;
+    w.calls = maps * d.results * h.results * r.phases * blocks;
+    add(w, s.maps, {s.in_last, false, s.in_step, s.in_c, s.in_positions});
+    if (!s.in_last) w.copied = 2 * s.maps * s.in_c * s.in_positions;  // turned to another place
+    w.rows = s.patch_rows * s.segments;
+    add_results(w, s, false);
+    w.weights = s.groups * s.taps * s.in_c * s.out_c;
+    return w;
+}
+
 work_counts narrow_data_work(const problem_sizes &s, const kernel_set &k) {
+    if (narrow_quads(s, k)) return narrow_quads_work(s, k);
     const axis_sizes &d = s.x[0], &h = s.x[1], &r = s.x[2];
     const double chunks = parts_of(s.in_c, 64);
     const auto rows_cost = [&](double rows) {
@@ -387,6 +433,38 @@ double seconds_with(cost_kind kind, const work_counts &w, const kernel_set &kern
     return seconds_of(w, work_rates(kind, kernels));
 }
 
+/// Whether tiled_data can have the batch as its last axis, and may gain by it.
+bool can_stack(const problem_sizes &s, const kernel_set &k) {
+    constexpr double longest = 32;  // row
+    // What a row of results of some images needs must fit a tile.
+    const double images = std::min(s.images, 16.0), chunk = std::min(s.in_c, 256.0 * k.k_per_unit);
+    const double rows = std::min(s.x[1].touched, (s.x[1].kernel - 1) * s.x[1].dilation + 1);
+    if (4 * parts_of(chunk, k.k_per_unit) * images * rows * s.x[2].touched > tile_bytes)
+        return false;
+    return !s.weights && !k.tiles() && s.p.mb > 1 && s.taps > 1 && s.p.x[0] == conv::axis{}
+           && s.x[2].length <= longest && regular_input(s);
+}
+
+/// Of tiled_data, and whether images are stacked.
+struct tiled_choice {
+    double seconds;
+    bool stacked;
+};
+tiled_choice choose_tiled(const problem_sizes &s, const kernel_set &k) {
+    const auto seconds = [&](const work_counts &work) {
+        return seconds_with(cost_kind::tiled_data, work, k);
+    };
+    const double plain = seconds(tiled_data_work(s, k));
+    if (!can_stack(s, k)) return {plain, false};
+    work_counts work = tiled_data_work(problem_sizes(conv::batch_as_last_axis(s.p)), k);
+    // Once for each block of output channels.
+    constexpr double block_bytes = 512 << 10;
+    work.turned *= parts_of(
+        4 * s.taps * parts_of(s.in_c, k.k_per_unit) * whole(s.out_c, k.lanes), block_bytes);
+    const double stacked = seconds(work);
+    return stacked < plain ? tiled_choice{stacked, true} : tiled_choice{plain, false};
+}
+
 /// One tap with strides on planes: whole lines of memory come for each block of channels, or leave,
 /// for every other element or fewer. Nothing else hides that.
 double spread_seconds(const problem_sizes &s) {
@@ -414,7 +492,12 @@ prediction predict_tiled(const problem_sizes &s, const kernel_set &k) {
         return {spread + few * seconds_with(cost_kind::tiled_weights, tiled_weights_work(s, k), k),
             bytes};
     }
-    return {spread + seconds_with(cost_kind::tiled_data, tiled_data_work(s, k), k), bytes};
+    return {spread + choose_tiled(s, k).seconds, bytes};
+}
+
+bool worth_stacking(const conv::problem &p, const kernel_set &kernels) {
+    const problem_sizes s(p);
+    return !s.empty && choose_tiled(s, kernels).stacked;
 }
 
 prediction predict_folded(const problem_sizes &s, const kernel_set &k) {

@@ -121,6 +121,8 @@ gathered_choice choose_gathered(
 
 /// For problems that the drivers fit.
 prediction predict_tiled(const problem_sizes &s, const kernel_set &kernels);
+/// Whether tiles of data passes have the batch as their last axis: `stacked` in tiled_layout.hpp.
+bool worth_stacking(const conv::problem &p, const kernel_set &kernels);
 prediction predict_folded(const problem_sizes &s, const kernel_set &kernels);
 prediction predict_narrow(const problem_sizes &s, const kernel_set &kernels);
 prediction predict_merged(const problem_sizes &s, const kernel_set &kernels);

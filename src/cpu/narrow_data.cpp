@@ -64,7 +64,8 @@ dim narrow_data::chunk_channels(dim chunk) const {
 }
 
 bool narrow_data::in_quads() const {
-    if (kernels_.quad_product == nullptr || chunks_ > 1 || roles_.in.c != 1) return false;
+    if (kernels_.quad_product == nullptr || chunks_ > 1) return false;
+    if (roles_.in.c != 1 && !turns_planes()) return false;
     // One vector of f32 sums would need a load for each product.
     if (roles_.out_c % 4 != 0 || roles_.out_c * kernels_.k_per_unit < 8) return false;
     return roles_.in_c % quad_channels() == 0
@@ -83,7 +84,7 @@ void narrow_data::choose(int threads) {
                          * static_cast<dim>(walk_[0].phases.size() * walk_[1].phases.size()
                                             * walk_[2].phases.size()));
     if (in_quads()) {  // a row of C at a time, and whole lines of 16-bit values too
-        groups_ = std::min(kernels_.k_per_unit * groups_, p_.groups);
+        if (roles_.in.c == 1) groups_ = std::min(kernels_.k_per_unit * groups_, p_.groups);
         each = 4 * groups_ * units(roles_.in_c);
     }
     dim positions = std::max<dim>(64, tile_bytes / each);
@@ -104,6 +105,12 @@ void narrow_data::settle() {
     }
     const dim slack = most_vectors * kernels_.lanes;
     pixels_ = in_quads();
+    stage_rows_ = 0;
+    if (pixels_ && roles_.in.c != 1) {
+        const input_range met = patch_range(walk_[1], patch_[1]);
+        stage_rows_ = std::min(walk_[1].in_length, met.last - met.first);
+    }
+    c_rows_ = rows_of_c();
     pixel_bytes_ = round_up_to(4 * units(groups_ * roles_.in_c), 64);
     patch_pitch_ = round_up_to(patch_positions, 16);
     plane_pitch_ = round_up_to((tile_[1] - 1) * patch_[2].length + tile_[2], kernels_.lanes);
@@ -156,9 +163,11 @@ narrow_data::scratch narrow_data::lay_out(memory_walk &memory) const {
     s.patch =
         memory.take_lines<char>(pixels_ ? pixel_bytes_ * patch_pitch_
                                         : 4 * (groups_ * units(k_chunk_) * patch_pitch_ + slack));
+    s.stage = memory.take_lines<char>(stage_rows_ * walk_[2].in_length * groups_ * roles_.in_c
+                                      * static_cast<dim>(size_of(p_.type)));
     s.c = memory.take<float>(
         groups_ * roles_.out_c
-        * (pixels_ ? tile_[2] : c_pitch_ * static_cast<dim>(taps_of_.phases.size())));
+        * (pixels_ ? c_rows_ * tile_[2] : c_pitch_ * static_cast<dim>(taps_of_.phases.size())));
     s.d = memory.take<float>(d_rows_ * d_pitch_);
     s.bias = memory.take_lines<float>(groups_ * roles_.out_c);
     s.runs = memory.take_lines<dim>(2 * taps_);

@@ -39,6 +39,9 @@ private:
     void choose(int threads);
     /// Whether channels may stay side by side.
     [[nodiscard]] bool in_quads() const;
+    /// Whether the input is planes that become channels side by side before they are packed.
+    [[nodiscard]] bool turns_planes() const;
+    [[nodiscard]] dim rows_of_c() const;
     void settle();
     bool shrink();
     [[nodiscard]] scratch lay_out(memory_walk &memory) const;
@@ -109,6 +112,8 @@ private:
     dim groups_ = 1, group_blocks_ = 1;  // groups of one task
     // Channels stay side by side, in the patch and in C: small groups of NXC, see quad_product.
     bool pixels_ = false;
+    dim stage_rows_ = 0;   // planes that are turned: rows of a tile's input
+    dim c_rows_ = 1;       // rows of results that leave together then
     dim pixel_bytes_ = 0;  // from position to position of the patch then
     dim k_chunk_ = 1, chunks_ = 1;
     bool keep_weights_ = true;  // of all chunks

@@ -41,6 +41,7 @@ struct narrow_data::task : group_place {
 struct narrow_data::scratch {
     char *weights;
     char *patch;
+    char *stage;  // planes that are turned
     float *c;
     float *d;  // products of the taps of a row, not yet shifted
     float *bias;

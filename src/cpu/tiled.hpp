@@ -24,10 +24,11 @@ inline dim patch_bytes(const kernel_set &kernels, dim units, dim positions) {
         64);
 }
 
-/// A tile of about `positions`: whole rows first, then planes; cut evenly.
-inline void choose_tile(const axis_walk (&walk)[3], dim positions, dim (&tile)[3]) {
+/// A tile of about `positions`: whole rows first (at most `row` long), then planes; cut evenly.
+inline void choose_tile(
+    const axis_walk (&walk)[3], dim positions, dim (&tile)[3], dim row = dim{1} << 40) {
     for (int a = 2; a >= 0; --a) {
-        const dim length = walk[a].longest;
+        const dim length = a == 2 ? std::min(walk[a].longest, row) : walk[a].longest;
         tile[a] = div_up(length, div_up(length, std::clamp<dim>(positions, 1, length)));
         positions /= tile[a];
     }
@@ -127,6 +128,23 @@ void for_each_patch_row(const axis_walk (&walk)[3], const axis_patch (&patch)[3]
                                 row.hi);
                         body(row);
                     }
+}
+
+/// Input elements along an axis.
+struct input_range {
+    dim first, last;
+};
+/// What positions from t0 on need, between the first and the last, padding included; the tile is
+/// `missing` positions shorter than the patch was made for.
+inline input_range patch_range(
+    const axis_walk &walk, const axis_patch &patch, dim t0 = 0, dim missing = 0) {
+    input_range range{t0 * walk.in_step + patch.segments[0].in, 0};
+    for (const auto &segment : patch.segments) {
+        const dim in = t0 * walk.in_step + segment.in;
+        range.first = std::min(range.first, in);
+        range.last = std::max(range.last, in + (segment.count - missing - 1) * walk.in_step + 1);
+    }
+    return range;
 }
 
 /// Positions of an axis from `first` on, at most `count`, whose taps meet the input or not just

@@ -10,8 +10,6 @@
 //
 // The order in which an output element is summed (chunks, taps, channels) depends on the problem
 // only, never on tiles or threads.
-#include "cpu/tiled_data.hpp"
-
 #include <algorithm>
 #include <utility>
 
@@ -69,8 +67,9 @@ void tiled_data::execute(
     });
 }
 
+/// Stacked images are not gone through in the order of memory.
 bool tiled_data::joins() const {
-    return tasks_ > 0;
+    return tasks_ > 0 && !stacked_;
 }
 
 data_walk tiled_data::start(
@@ -249,16 +248,17 @@ tiled_data::path tiled_data::run_chunk(scratch &s, const task &t, dim chunk) con
     return path::plain;
 }
 
-/// Calls body(d, h, count) for each run of positions side by side: a row, or all rows of a plane.
+/// Calls body(d, h, rows, count) for each run of positions side by side: a row, all rows of a
+/// plane, or (merged) as many as meet the same taps.
 template <typename Body>
-void tiled_data::for_each_run(const dim (&length)[3], Body &&body) const {
-    for (dim d = 0; d < length[0]; ++d) {
-        if (flat_) {
-            body(d, 0, (length[1] - 1) * row_pitch_ + length[2]);
-            continue;
+void tiled_data::for_each_run(
+    const conv_phase &f, const task &t, const dim (&length)[3], bool merged, Body &&body) const {
+    for (dim d = 0; d < length[0]; ++d)
+        for (dim h = 0, rows = 1; h < length[1]; h += rows) {
+            if (flat_) rows = length[1];
+            if (merged) rows = same_taps(walk_[1], *f.axis[1], t.t0[1] + h, length[1] - h);
+            body(d, h, rows, (rows - 1) * row_pitch_ + length[2]);
         }
-        for (dim h = 0; h < length[1]; ++h) body(d, h, length[2]);
-    }
 }
 
 /// Whether it costs less to go through a row of `count` columns in pieces, each with the taps that
@@ -321,8 +321,7 @@ void tiled_data::multiply(scratch &s, const task &t, dim chunk) const {
             args.ldc = to_output ? args.ld_out : panel_width();
             args.accumulate = chunk > 0 || (to_output && p_.accumulate);
             args.b = packed_panel(s, t, chunk, j);
-            for_each_run(length, [&](dim d, dim h, dim count) {
-                const dim rows = flat_ ? length[1] : 1;
+            for_each_run(f, t, length, stacked_ && !leaves, [&](dim d, dim h, dim rows, dim count) {
                 void *place =
                     out + size * out_position(roles_.out, f, t, panel * panel_width(), d, h);
                 args.c = to_output ? static_cast<float *>(place)
@@ -350,8 +349,10 @@ void tiled_data::multiply(scratch &s, const task &t, dim chunk) const {
                     args.c += piece * args.ldc;
                     if (args.out != nullptr) args.out += piece * args.ld_out;
                 }
-                if (chunk == chunks_ - 1 && !leaves) store_rows(s, t, ph, j, d, h, rows);
+                if (chunk == chunks_ - 1 && !leaves && !stacked_)
+                    store_rows(s, t, ph, j, d, h, rows);
             });
+            if (chunk == chunks_ - 1 && !leaves && stacked_) store_images(s, t, ph, j);
         }
     }
 }
@@ -430,7 +431,9 @@ void tiled_data::multiply_careful(const scratch &s, const task &t) const {
                             c[o] = careful_sum(
                                 p_, roles_, walk_, f, *t.data, t.n, t.group, column + o, at);
                     }
-            for (dim d = 0; d < length[0]; ++d) store_rows(s, t, ph, j, d, 0, length[1]);
+            if (stacked_) store_images(s, t, ph, j);
+            for (dim d = 0; d < length[0] && !stacked_; ++d)
+                store_rows(s, t, ph, j, d, 0, length[1]);
         }
     }
 }

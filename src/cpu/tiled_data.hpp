@@ -44,7 +44,8 @@ private:
     [[nodiscard]] dim in_offset(const task &t, dim chunk) const;
     [[nodiscard]] float *c_of(const scratch &s, std::size_t ph, dim j) const;
     template <typename Body>
-    void for_each_run(const dim (&length)[3], Body &&body) const;
+    void for_each_run(
+        const conv_phase &f, const task &t, const dim (&length)[3], bool merged, Body &&body) const;
 
     void run_task(scratch &s, const task &t) const;
     void plan_ahead(scratch &s, const task &t, dim chunk) const;
@@ -64,6 +65,7 @@ private:
     [[nodiscard]] value_range pack_staged(
         const scratch &s, const pack_args &args, int vectors, dim tap_pitch, dim k_pitch) const;
     [[nodiscard]] value_range pack_patch(const scratch &s, const task &t, dim chunk) const;
+    [[nodiscard]] value_range pack_images(const scratch &s, const task &t, dim chunk) const;
     [[nodiscard]] value_range scan_input(const task &t, dim chunk) const;
     [[nodiscard]] bool worth_cutting(const conv_phase &f, const task &t, dim count) const;
     [[nodiscard]] product_args product_form(bool direct) const;
@@ -81,6 +83,7 @@ private:
     void load_bias(const scratch &s, const task &t) const;
     [[nodiscard]] dim out_position(const conv::data_strides &strides, const conv_phase &f,
         const task &t, dim column, dim d, dim h) const;
+    void store_images(const scratch &s, const task &t, std::size_t ph, dim j) const;
     void store_rows(
         const scratch &s, const task &t, std::size_t ph, dim j, dim d, dim h, dim rows) const;
 

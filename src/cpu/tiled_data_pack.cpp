@@ -111,6 +111,7 @@ dim tiled_data::in_offset(const task &t, dim chunk) const {
 }
 
 value_range tiled_data::pack_patch(const scratch &s, const task &t, dim chunk) const {
+    if (stacked_) return pack_images(s, t, chunk);
     const dim size = static_cast<dim>(size_of(p_.type));
     const char *in = static_cast<const char *>(roles_.input(*t.data)) + in_offset(t, chunk);
     const dim part_pitch = patch_positions_ * kernels_.unit_bytes;

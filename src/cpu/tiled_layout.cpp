@@ -71,6 +71,8 @@ tiled_layout::worker_memory tiled_layout::lay_out(memory_walk &memory) const {
     s.c = memory.take_lines<float>(c_floats());
     s.bias = memory.take_lines<float>(panels_per_block_ * panel_width());
     s.runs = memory.take_lines<dim>(2 * taps_);
+    s.stage = memory.take_lines<char>(
+        stage_rows_ * walk_[1].in_length * k_chunk_ * static_cast<dim>(size_of(p_.type)));
     s.exact = memory.take<char>(static_cast<dim>(exact_bytes_));
     return s;
 }
@@ -98,7 +100,7 @@ std::string tiled_layout::describe() const {
            + n(static_cast<dim>(taps_of_.phases.size())) + ", panel " + n(panel_width())
            + ", block " + n(std::min(roles_.out_c, panels_per_block_ * panel_width()))
            + " channels, chunk " + n(k_chunk_) + " of " + n(roles_.in_c)
-           + (read_input_ ? ", input in place" : "")
+           + (read_input_ ? ", input in place" : "") + (stacked_ ? ", images side by side" : "")
            + (share_weights_   ? ", weights packed before"
                : keep_weights_ ? ""
                                : ", weights packed per tile")

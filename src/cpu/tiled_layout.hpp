@@ -36,6 +36,7 @@ protected:
         float *c;
         float *bias;
         dim *runs;    // two lists of as many entries as there are taps
+        char *stage;  // planes of an image, channels side by side
         char *exact;  // of the layout for tiles that the format cannot hold
     };
 
@@ -79,6 +80,10 @@ protected:
     // How the patch is laid out: channels side by side (pixels) or positions side by side.
     bool pixels_ = false;
     dim position_bytes_ = 4, unit_step_ = 4;  // from position to position, from k unit to k unit
+    // The last axis is the batch: positions of several images side by side meet the same taps, so
+    // that none of them lies in padding.
+    bool stacked_ = false;
+    dim stage_rows_ = 0;         // stacked planes: rows that are transposed for a tile
     bool read_input_ = false;    // tiles without padding are multiplied from the input itself
     bool write_output_ = false;  // whole panels leave from the kernel, or are accumulated there
 

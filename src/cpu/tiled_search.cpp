@@ -8,20 +8,15 @@
 #include <cmath>
 #include <utility>
 
+#include "conv/simplify.hpp"
+#include "cpu/cost_model.hpp"
 #include "cpu/tiled.hpp"
-#include "cpu/tiled_layout.hpp"
+#include "cpu/tiled_search.hpp"
 #include "cpu/work_cut.hpp"
 #include "cpu/workspace_limit.hpp"
 
 namespace convgrad::cpu {
 namespace {
-
-/// Bytes that a core's caches ask for.
-struct cache_targets {
-    dim weights;    // packed, of a block, if a block can be that small
-    dim tile;       // patch and C of a tile
-    dim patch_row;  // of one position of a patch: sets k_chunk_
-};
 
 /// Processors with tiles have 2 MiB of L2. Tiles are read as fast from L2 as from L1, so longer
 /// sums at once save round trips of C. Larger patches (768 KiB) take 4 to 8 parts of a hundred more
@@ -47,71 +42,24 @@ dim volume(const dim (&tile)[3]) {
     return tile[0] * tile[1] * tile[2];
 }
 
-/// A layout that is still being chosen.
-class tiled_search : public tiled_layout {
-public:
-    tiled_search(const conv::problem &p, const kernel_set &kernels);
+constexpr dim most_stacked = 32;  // images of a tile
 
-    void find(const kernel_set *exact, int threads, std::size_t workspace_limit);
-    [[nodiscard]] tiled_layouts result() { return {std::move(*this), std::move(exact_layout_)}; }
+}  // namespace
 
-private:
-    /// The same tasks with other kernels.
-    tiled_search(const tiled_search &like, const kernel_set &kernels);
-
-    void settle_both(const kernel_set *exact);
-    void learn_axes();
-    void choose_chunks();
-    void set_chunks(dim channels);
-    void choose_panels();
-    void choose_paths();
-    [[nodiscard]] bool reads_tiles() const;
-    void choose_blocks();
-    void consider_streaming(dim panels);
-    void choose_units(dim positions);
-    void use_units();
-    void bundle_units(int threads);
-    void choose_tile(dim positions);
-    void set_tile(const dim (&tile)[3]);
-    bool shrink();
-    void settle();
-    void choose_staging();
-    void choose_rows();
-
-    [[nodiscard]] std::size_t least_workspace() const;
-    void choose_workers(int threads, std::size_t workspace_limit);
-    [[nodiscard]] bool worth_sharing() const;
-    [[nodiscard]] dim tile_positions() const;
-    [[nodiscard]] dim touched(int a) const;
-    [[nodiscard]] dim count_tasks() const;
-    [[nodiscard]] double cut_seconds() const;
-    [[nodiscard]] double skew() const;
-    [[nodiscard]] double share_on(int threads, double largest) const;
-    [[nodiscard]] double share_up_to(int threads) const;
-
-    cache_targets target_;
-    double least_seconds_ = 0;  // of an execution on one thread
-    struct {
-        dim taps, reach;  // of all phases; from the first input element of a position to its last
-        double padding;   // all pairs of a position and a tap in terms of those inside
-    } axes_[3] = {};
-    dim most_panels_ = 1;  // of a block, by the size of caches
-    bool roomy_ =
-        true;  // weights are transposed in memory of their own if the patch has too little
-    std::unique_ptr<tiled_layout> exact_layout_;
-};
-
-tiled_search::tiled_search(const conv::problem &p, const kernel_set &kernels)
-    : tiled_layout(p, kernels), target_(targets_of(kernels)) {
+tiled_search::tiled_search(const conv::problem &p, const kernel_set &kernels, bool stacked)
+    : tiled_layout(stacked ? conv::batch_as_last_axis(p) : p, kernels),
+      target_(targets_of(kernels)) {
     flat_ = kernels.tiles();
+    stacked_ = stacked;
     for (std::size_t a = 0; a < 3; ++a)
-        walk_[a] = roles_.forward ? walk_forward(p.x[a]) : walk_backward(p.x[a]);
+        walk_[a] = roles_.forward ? walk_forward(p_.x[a]) : walk_backward(p_.x[a]);
     taps_ = count_taps(walk_);
 }
 
 tiled_search::tiled_search(const tiled_search &like, const kernel_set &kernels)
     : tiled_layout(like.p_, kernels), target_(targets_of(kernels)) {
     flat_ = like.flat_;
+    stacked_ = like.stacked_;
     taps_ = like.taps_;
     for (int a = 0; a < 3; ++a) {
         walk_[a] = like.walk_[a];
@@ -131,10 +79,10 @@ tiled_search::tiled_search(const tiled_search &like, const kernel_set &kernels)
     settle();
 }
 
-void tiled_search::find(const kernel_set *exact, int threads, std::size_t workspace_limit) {
+bool tiled_search::find(const kernel_set *exact, int threads, std::size_t workspace_limit) {
     if (p_.mb == 0 || p_.groups == 0 || roles_.in_c == 0 || roles_.out_c == 0 || taps_ == 0
         || count_positions(walk_) == 0)
-        return;  // fill_unreached does what there is to do
+        return true;  // fill_unreached does what there is to do
     least_seconds_ = least_seconds(p_, kernels_);
     learn_axes();
     choose_chunks();
@@ -143,6 +91,7 @@ void tiled_search::find(const kernel_set *exact, int threads, std::size_t worksp
     choose_blocks();
     settle_both(exact);
     while (least_workspace() > workspace_limit && shrink()) settle_both(exact);
+    if (stacked_ && least_workspace() > workspace_limit) return false;
     check_workspace("convolution", least_workspace(), workspace_limit);
     for (int a = 0; a < 3; ++a) unit_[a] = tile_[a];
     unit_panels_ = panels_per_block_;
@@ -153,10 +102,11 @@ void tiled_search::find(const kernel_set *exact, int threads, std::size_t worksp
         settle_both(exact);
     }
     choose_workers(threads, workspace_limit);
-    if (!worth_sharing()) return;
+    if (!worth_sharing()) return true;
     share_weights_ = true;
     if (least_workspace() > workspace_limit) share_weights_ = false;
     choose_workers(threads, workspace_limit);
+    return true;
 }
 
 /// Of a single worker.
@@ -203,15 +153,17 @@ void tiled_search::set_chunks(dim channels) {
 void tiled_search::choose_paths() {
     const bool fma = kernels_.format == operand_format::fma;
     const dim size = static_cast<dim>(size_of(p_.type));
-    pixels_ = roles_.in.c == 1 && !kernels_.tiles();
+    pixels_ = (stacked_ || roles_.in.c == 1) && !kernels_.tiles();
     const bool units_as_stored =
         fma ? p_.type == data_type::f32 : roles_.in_c % kernels_.k_per_unit == 0;
-    read_input_ = pixels_ && !flat_ && units_as_stored
+    read_input_ = pixels_ && !stacked_ && !flat_ && units_as_stored
                   && size * roles_.in.x[2] * walk_[2].in_step <= most_pitch;
     if (kernels_.tiles()) read_input_ = reads_tiles();
     // An accumulated output must not be touched before it is certain that this path finishes the
     // tile.
-    write_output_ = !flat_ && roles_.out.c == 1 && !p_.bias && !p_.add && !p_.relu
+    // Stacked panels of one vector: blocks of several positions are worth more, through a buffer.
+    const bool merges = stacked_ && vectors_ == 1;
+    write_output_ = !flat_ && !merges && roles_.out.c == 1 && !p_.bias && !p_.add && !p_.relu
                     && (fma ? p_.type == data_type::f32 && (chunks_ == 1 || !p_.accumulate)
                             : !kernels_.tiles() && !p_.accumulate);
 }
@@ -384,16 +336,18 @@ void tiled_search::bundle_units(int threads) {
         const dim most = tile_positions();
         dim tile[3] = {unit_[0], unit_[1], unit_[2]};
         consider(tile);
-        // Along the last axis until rows are whole, then along the one before.
+        // Along the last axis until rows are whole (or hold the images of a tile), then along the
+        // one before.
         for (int a = 2; a >= 0; --a) {
-            const dim units = div_up(walk_[a].longest, unit_[a]), others = volume(tile) / tile[a];
+            const dim length = a == 2 ? longest_row() : walk_[a].longest;
+            const dim units = div_up(length, unit_[a]), others = volume(tile) / tile[a];
             for (dim tiles = units; tiles > 1 && others * tile[a] <= most;) {
                 const dim each = div_up(units, tiles);                 // units of a tile
                 tiles = std::min(tiles - 1, div_up(units, each + 1));  // fewer of them
-                tile[a] = std::min(div_up(units, tiles) * unit_[a], walk_[a].longest);
+                tile[a] = std::min(div_up(units, tiles) * unit_[a], length);
                 if (others * tile[a] <= most) consider(tile);
             }
-            if (tile[a] < walk_[a].longest || volume(tile) > most) break;
+            if (tile[a] < length || volume(tile) > most) break;
         }
     }
     set_tile(best.tile);
@@ -447,6 +401,12 @@ dim tiled_search::tile_positions() const {
     return std::max<dim>(16, target_.tile / (patch_bytes_each + c_bytes_each));
 }
 
+/// Of a tile: of stacked images a few, as their maps overlap.
+dim tiled_search::longest_row() const {
+    const dim all = walk_[2].longest;
+    return stacked_ ? div_up(all, div_up(all, most_stacked)) : all;
+}
+
 /// The patch of a tile is packed once per block of output channels. Where weights are large, a
 /// block is narrow and packing costs as much as the products: then short chunks with the weights of
 /// all output channels, packed anew for each tile, may cost less.
@@ -474,7 +434,7 @@ void tiled_search::consider_streaming(dim panels) {
 
 void tiled_search::choose_tile(dim positions) {
     dim tile[3];
-    cpu::choose_tile(walk_, positions, tile);
+    cpu::choose_tile(walk_, positions, tile, longest_row());
     set_tile(tile);
 }
 
@@ -532,6 +492,9 @@ void tiled_search::settle() {
         position_bytes_ = kernels_.unit_bytes;
         unit_step_ = patch_positions_ * kernels_.unit_bytes * kernels_.parts;
     }
+    const input_range met = patch_range(walk_[0], patch_[0]);
+    stage_rows_ =
+        stacked_ && roles_.in.c != 1 ? std::min(walk_[0].in_length, met.last - met.first) : 0;
     row_pitch_ = flat_ ? patch_[2].row : tile_[2];
     plane_pitch_ = (tile_[1] - 1) * row_pitch_ + tile_[2];
     if (flat_) plane_pitch_ = round_up_to(plane_pitch_, 16);
@@ -580,12 +543,14 @@ void tiled_search::choose_staging() {
     for (dim tap : taps_of_.weights) tap_staged_.push_back(tap * pitch);
 }
 
-}  // namespace
-
 tiled_layouts find_tiled_layouts(const conv::problem &p, const kernel_set &kernels,
     const kernel_set *exact, int threads, std::size_t workspace_limit) {
-    tiled_search search(p, kernels);
-    search.find(exact, threads, workspace_limit);
+    if (worth_stacking(p, kernels)) {
+        tiled_search stacked(p, kernels, true);
+        if (stacked.find(exact, threads, workspace_limit)) return stacked.result();
+    }
+    tiled_search search(p, kernels, false);
+    static_cast<void>(search.find(exact, threads, workspace_limit));
     return search.result();
 }
 
