@@ -173,11 +173,13 @@ template <winograd_tile Tile>
 constexpr method winograd{keeps_winograd<Tile>, fits_tile<Tile>, predict_tile<Tile>,
     make_winograd<Tile>, error_of_tile<Tile>};
 
-/// Channels go in pairs of vectors. Incomplete ones cost nothing with AVX-512 only, which has masks
-/// for them (15 channels with AVX2: 1.1 to 1.9 times as long as with AVX-512).
+/// Channels go in pairs of vectors, in data passes a last vector alone. Incomplete ones cost
+/// nothing with AVX-512 only, which has masks for them (15 channels with AVX2: 1.1 to 1.9 times as
+/// long as with AVX-512).
 bool fills_pairs(const problem_sizes &s, const kernel_set &kernels) {
-    const double whole = 2 * static_cast<double>(kernels.lanes);
-    return s.groups >= whole || (kernels.set == isa::avx512 && 2 * s.groups > whole);
+    const double whole = (s.weights ? 2 : 1) * static_cast<double>(kernels.lanes);
+    return s.groups >= whole || merges_columns(s, kernels)
+           || (kernels.set == isa::avx512 && 2 * s.groups > whole);
 }
 
 constexpr method depthwise{keeps_sums, fits_simple<fits_depthwise>, with_lists<predict_depthwise>,

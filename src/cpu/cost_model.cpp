@@ -373,11 +373,25 @@ work_counts pointwise_work(const problem_sizes &s, const kernel_set &k) {
     return w;
 }
 
+/// Positions of a row, those that go together counted as one (merge_columns()).
+double depthwise_positions(const problem_sizes &s, const kernel_set &k) {
+    const double length = s.weights ? s.x[2].dst : s.x[2].length;
+    if (!merges_columns(s, k)) return length;
+    const double ends = std::min(length, (s.x[2].kernel - 1) * s.x[2].dilation);
+    return ends + parts_of(length - ends, floor_of(2.0 * k.lanes / s.groups));
+}
+
 work_counts depthwise_work(const problem_sizes &s, const kernel_set &k) {
-    const double vectors = 2 * parts_of(s.groups, 2.0 * k.lanes);
+    // Pairs, of which data passes take a last vector alone.
+    const bool pairs = s.weights || merges_columns(s, k);
+    const double vectors =
+        pairs ? 2 * parts_of(s.groups, 2.0 * k.lanes) : parts_of(s.groups, number(k.lanes));
     work_counts w;
     w.runs = s.images * vectors * s.x[0].pairs * s.x[1].pairs;
-    w.steps = w.runs * s.x[2].kernel * (s.weights ? s.x[2].dst : s.x[2].length);
+    w.steps = w.runs * s.x[2].kernel * depthwise_positions(s, k);
+    // Incomplete pairs of merged positions are summed line by line and tap by tap.
+    if (s.weights && merges_columns(s, k) && !divides(s.groups, 2.0 * k.lanes))
+        w.runs *= s.x[2].kernel;
     w.direct = s.maps * (s.weights ? s.src_positions : s.in_positions);
     w.results_last = s.maps * s.out_positions;
     w.weights = s.groups * s.taps;
@@ -545,6 +559,12 @@ prediction predict_pointwise(const problem_sizes &s, const kernel_set &k) {
     const double weights = s.groups * s.ic * s.oc;
     return {seconds_with(cost_kind::pointwise_data, pointwise_work(s, k), k),
         data_bytes(s, weights, 4 * weights, 16 << 10)};
+}
+
+bool merges_columns(const problem_sizes &s, const kernel_set &k) {
+    const bool along = s.x[2].kernel > 1 || s.x[1].kernel == 1;  // else the axes change places
+    return along && fewest_merged * s.p.groups <= 2 * k.lanes && s.x[2].stride == 1
+           && s.p.src.x[2] == s.p.groups && s.p.dst.x[2] == s.p.groups;
 }
 
 prediction predict_depthwise(const problem_sizes &s, const kernel_set &k) {

@@ -128,6 +128,8 @@ prediction predict_narrow(const problem_sizes &s, const kernel_set &kernels);
 prediction predict_merged(const problem_sizes &s, const kernel_set &kernels);
 prediction predict_pointwise(const problem_sizes &s, const kernel_set &kernels);
 prediction predict_gathered(const problem_sizes &s, const kernel_set &kernels);  // gathered.cpp
+/// Whether positions of few channels go several at a time (merge_columns()).
+bool merges_columns(const problem_sizes &s, const kernel_set &k);
 prediction predict_depthwise(const problem_sizes &s, const kernel_set &kernels);
 prediction predict_planes(const problem_sizes &s, const kernel_set &kernels);
 prediction predict_turned(const problem_sizes &s, const kernel_set &kernels);  // turned.cpp

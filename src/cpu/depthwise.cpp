@@ -40,6 +40,9 @@ depthwise_data::depthwise_data(
     const dim size = static_cast<dim>(size_of(p.type));
     for (const axis_phase &f : walk_[2].phases)
         width_.push_back(chain_taps(walk_[2], f, size * roles_.in.x[2], pair_));
+    if (!p.add || p_.add_strides.x[2] == roles_.out.x[2])
+        merged_ = merge_columns(
+            walk_[2], width_[0], roles_.in.x[2], roles_.out.x[2], p.groups, pair_, size);
     for (const axis_phase &d : walk_[0].phases)
         for (const axis_phase &h : walk_[1].phases)
             for (const chained_phase &w : width_) {
@@ -90,8 +93,9 @@ void depthwise_data::choose_tasks(int threads) {
 
 depthwise_data::packed depthwise_data::lay_out(memory_walk &memory) const {
     packed all{};
-    all.weights = memory.take<float>(blocks_ * block_floats_);
-    all.bias = memory.take<float>(blocks_ * pair_);
+    const dim sets = merged_.some() ? 2 : blocks_;  // of one block: for a position, and for several
+    all.weights = memory.take<float>(sets * block_floats_);
+    all.bias = memory.take<float>(sets * pair_);
     return all;
 }
 
@@ -169,11 +173,15 @@ void depthwise_data::pack_weights(const conv::buffers &data, const packed &all, 
                 const dim at = line.k[0] * p_.weights.k[0] + line.k[1] * p_.weights.k[1]
                                + k * p_.weights.k[2] + first * p_.weights.g;
                 load_pair(to, pair_, data.weights, p_.type, at, p_.weights.g, channels);
+                if (merged_.some())
+                    repeat_pair(to, to + block_floats_, pair_, p_.type, channels, merged_.each);
                 to += pair_;
             }
-    if (p_.bias)
-        load_pair(all.bias + first, pair_, data.bias, p_.type, first * p_.bias_stride,
-            p_.bias_stride, channels);
+    if (!p_.bias) return;
+    load_pair(all.bias + first, pair_, data.bias, p_.type, first * p_.bias_stride, p_.bias_stride,
+        channels);
+    if (merged_.some())
+        repeat_pair(all.bias, all.bias + pair_, pair_, p_.type, channels, merged_.each);
 }
 
 depthwise_data::task depthwise_data::make_task(dim index) const {
@@ -216,7 +224,6 @@ void depthwise_data::run_task(const conv::buffers &data, const packed &from, con
 
 void depthwise_data::run_phase(
     const conv::buffers &data, depthwise_args &args, const phase &f, const task &t) const {
-    const dim channel = t.block * pair_;
     const axis_phase &d = *f.lines.outer, &h = *f.lines.inner;
     const chained_phase &w = *f.width;
     const dim row_end = std::min(t.row + t.rows, h.count),
@@ -226,36 +233,76 @@ void depthwise_data::run_phase(
     f.lines.at_outer(walk_[0], t.depth, first_line, last_line);
     args.lines = f.lines.lines.data() + first_line;
     args.line_count = last_line - first_line;
-    args.chain_count = w.chains;
     args.rows = row_end - t.row;
     args.first_row = t.row;
-    const dim size = static_cast<dim>(size_of(p_.type));
-    args.slot = size * w.slot * roles_.in.x[2];
-    args.out_position = size * w.spread * walk_[2].out_step * roles_.out.x[2];
-    args.add_position = size * w.spread * walk_[2].out_step * p_.add_strides.x[2];
-    args.fresh = size * f.lines.furthest(roles_.in.x[0], roles_.in.x[1]);
-    const char *in =
-        static_cast<const char *>(roles_.input(data))
-        + size * (t.n * roles_.in.n + channel + t.depth * walk_[0].in_step * roles_.in.x[0])
-        + t.row * args.in_row;
-    for (dim c = 0; c < w.spread; ++c) {
-        args.chains = w.of_class(c);
-        const dim last = div_up(end - c, w.spread);
-        const dim u = std::max<dim>(0, div_up(t.column - c, w.spread));
+    args.fresh =
+        static_cast<dim>(size_of(p_.type)) * f.lines.furthest(roles_.in.x[0], roles_.in.x[1]);
+    if (!merged_.some()) return run_columns(data, args, {f, t.column, end}, t);
+    const dim first = std::clamp(merged_.begin, t.column, end),
+              last = std::clamp(merged_.end, first, end);
+    run_columns(data, args, {f, t.column, first}, t);
+    if (first < last) run_merged(data, args, {f, first, last}, t);
+    run_columns(data, args, {f, last, end}, t);
+}
+
+/// Where the task's columns from `column` on are read and written, `step` columns at a time; the
+/// chains count from `residue`.
+void depthwise_data::place(const conv::buffers &data, depthwise_args &args, const phase &f,
+    const task &t, dim column, dim residue, dim step) const {
+    const axis_phase &d = *f.lines.outer, &h = *f.lines.inner;
+    const dim size = static_cast<dim>(size_of(p_.type)), channel = t.block * pair_;
+    args.slot = size * step * walk_[2].in_step * roles_.in.x[2];
+    args.out_position = size * step * walk_[2].out_step * roles_.out.x[2];
+    args.add_position = size * step * walk_[2].out_step * p_.add_strides.x[2];
+    args.in = static_cast<const char *>(roles_.input(data))
+              + size * (t.n * roles_.in.n + channel + t.depth * walk_[0].in_step * roles_.in.x[0])
+              + t.row * args.in_row + size * (column - residue) * walk_[2].in_step * roles_.in.x[2];
+    const auto at = [&](const conv::data_strides &s) {
+        return size
+               * (t.n * s.n + channel + (d.first + t.depth * walk_[0].out_step) * s.x[0]
+                   + (h.first + t.row * walk_[1].out_step) * s.x[1]
+                   + (f.width->first + column * walk_[2].out_step) * s.x[2]);
+    };
+    args.out = static_cast<char *>(roles_.output(data)) + at(roles_.out);
+    args.add = p_.add ? static_cast<const char *>(data.add) + at(p_.add_strides) : nullptr;
+    args.stream = streams_ && on_lines(args.out, args.out_row, size * pair_)
+                  && args.out_position % line_bytes == 0;
+}
+
+/// In classes of positions, as the taps are.
+void depthwise_data::run_columns(
+    const conv::buffers &data, depthwise_args &args, const columns &c, const task &t) const {
+    const chained_phase &w = *c.f.width;
+    args.chain_count = w.chains;
+    for (dim residue = 0; residue < w.spread; ++residue) {
+        const dim last = div_up(c.end - residue, w.spread);
+        const dim u = std::max<dim>(0, div_up(c.begin - residue, w.spread));
         if (u >= last) continue;
+        args.chains = w.of_class(residue);
         args.positions = last - u;
         args.first_position = u;
-        args.in = in + u * args.slot;
-        const auto at = [&](const conv::data_strides &s) {
-            return size
-                   * (t.n * s.n + channel + (d.first + t.depth * walk_[0].out_step) * s.x[0]
-                       + (h.first + t.row * walk_[1].out_step) * s.x[1]
-                       + (w.first + (c + u * w.spread) * walk_[2].out_step) * s.x[2]);
-        };
-        args.out = static_cast<char *>(roles_.output(data)) + at(roles_.out);
-        args.add = p_.add ? static_cast<const char *>(data.add) + at(p_.add_strides) : nullptr;
-        args.stream = streams_ && on_lines(args.out, args.out_row, size * pair_)
-                      && args.out_position % line_bytes == 0;
+        place(data, args, c.f, t, residue + u * w.spread, residue, w.spread);
+        kernels_.depthwise(args);
+    }
+}
+
+/// Several positions in a pair, and a rest of them.
+void depthwise_data::run_merged(
+    const conv::buffers &data, depthwise_args args, const columns &c, const task &t) const {
+    args.chains = merged_.chains.data();
+    args.chain_count = static_cast<dim>(merged_.chains.size());
+    args.first_position = 0;
+    const float *weights = args.weights, *bias = args.bias;
+    const dim whole = (c.end - c.begin) / merged_.each, rest = (c.end - c.begin) % merged_.each;
+    for (const dim each : {merged_.each, rest}) {
+        args.positions = each == merged_.each ? whole : 1;
+        if (each == 0 || args.positions == 0) continue;
+        const dim column = each == merged_.each ? c.begin : c.end - rest;
+        args.elements = each * p_.groups;
+        const bool ordered = args.elements > kernels_.lanes;
+        args.weights = weights + (ordered ? block_floats_ : 0);
+        if (p_.bias) args.bias = bias + (ordered ? pair_ : 0);
+        place(data, args, c.f, t, column, 0, merged_.each);
         kernels_.depthwise(args);
     }
 }

@@ -61,6 +61,17 @@ private:
     void run_task(const conv::buffers &data, const packed &from, const task &t) const;
     void run_phase(
         const conv::buffers &data, depthwise_args &args, const phase &f, const task &t) const;
+    /// Columns [begin, end) of a phase, one position at a time or several in a pair.
+    struct columns {
+        const phase &f;
+        dim begin, end;
+    };
+    void run_columns(
+        const conv::buffers &data, depthwise_args &args, const columns &c, const task &t) const;
+    void run_merged(
+        const conv::buffers &data, depthwise_args args, const columns &c, const task &t) const;
+    void place(const conv::buffers &data, depthwise_args &args, const phase &f, const task &t,
+        dim column, dim residue, dim step) const;
     [[nodiscard]] task_cost cost_of(const task &t) const;
 
     conv::problem p_;
@@ -69,6 +80,7 @@ private:
     bool streams_ = exceeds_caches(p_);  // results go past the caches where they can
     axis_walk walk_[3];
     std::vector<chained_phase> width_;
+    merged_columns merged_;
     std::vector<phase> phases_;
     dim pair_ = 0;                                  // channels of a block
     dim blocks_ = 0;                                // of channels
@@ -107,6 +119,8 @@ private:
     [[nodiscard]] depthwise_gradient_args make_args() const;
     void run_unit(
         const conv::buffers &data, depthwise_gradient_args &args, const unit &u, dim block) const;
+    void run_columns(depthwise_gradient_args args, dim begin, dim end) const;
+    void run_merged(depthwise_gradient_args args) const;
     void expect_unit(const conv::buffers &data, const unit &u, dim block, dim last_block) const;
     [[nodiscard]] const float *in_order(const float *pair, float (&values)[max_pair]) const;
     void write_block(const conv::buffers &data, float *sums, dim block) const;
@@ -121,6 +135,7 @@ private:
     gradient_taps taps_;
     line_list lines_;
     chained_phase width_;
+    merged_columns merged_;
     std::vector<dim> order_;  // of each tap in `sums`: its offset in diff_weights
     dim pair_ = 0, blocks_ = 0, block_floats_ = 0;
     dim rows_ = 0, row_tiles_ = 0;            // of a unit; units in a plane

@@ -80,6 +80,35 @@ void line_list::at_outer(const axis_walk &walk, dim t, dim &first, dim &last) co
     last = (end - all.begin()) * each;
 }
 
+merged_columns merge_columns(const axis_walk &walk, const chained_phase &chained, dim in, dim out,
+    dim channels, dim pair, dim size) {
+    merged_columns merged;
+    if (fewest_merged * channels > pair || in != channels || out != channels
+        || walk.phases.size() != 1 || walk.in_step != 1 || walk.out_step != 1)
+        return merged;
+    constexpr dim far = dim{1} << 40;
+    merged.each = pair / channels;
+    merged.end = walk.phases[0].count;
+    for (const axis_tap &tap : walk.phases[0].taps) {
+        merged.begin = std::max(merged.begin, -tap.off);
+        merged.end = std::min(merged.end, walk.in_length - tap.off);
+    }
+    for (dim i = 0; i < chained.chains; ++i)
+        for (int k = 0; k < chained.parts[static_cast<std::size_t>(i)].taps; ++k) {
+            tap_chain one = chained.parts[static_cast<std::size_t>(i)];
+            one.in += k * size * chained.slot * in;
+            one.weights += k * pair;
+            merged.chains.push_back({one.in, one.weights, 1, -far, far});
+        }
+    return merged;
+}
+
+void repeat_pair(float *pair, float *ordered, dim length, data_type type, dim channels, dim times) {
+    const auto lanes = static_cast<int>(length / 2);
+    for (dim i = channels; i < times * channels; ++i) pair[i] = pair[i % channels];
+    for (dim i = 0; i < length; ++i) ordered[depthwise_slot(type, lanes, i)] = pair[i];
+}
+
 dim line_list::furthest(dim outer_stride, dim inner_stride) const {
     const auto most = [](const axis_phase &phase) {
         dim off = phase.taps[0].off;

@@ -24,6 +24,24 @@ struct chained_phase {
 /// `in_stride`: bytes between input indices; `pitch`: floats of a tap's weights.
 chained_phase chain_taps(const axis_walk &walk, const axis_phase &phase, dim in_stride, dim pitch);
 
+/// Positions with few channels, side by side, that fill a pair together: all taps of such a
+/// position lie inside the input, and neighbours share the weights, repeated. 1: one at a time.
+struct merged_columns {
+    dim each = 1;                   // positions of a pair
+    dim begin = 0, end = 0;         // positions whose taps all lie inside
+    std::vector<tap_chain> chains;  // of one tap each
+
+    [[nodiscard]] bool some() const { return each > 1 && begin < end; }
+};
+
+/// `in`, `out`: elements between positions.
+merged_columns merge_columns(const axis_walk &walk, const chained_phase &chained, dim in, dim out,
+    dim channels, dim pair, dim size);
+
+/// From the elements of a pair's first position (at most one vector, in memory order) those of all
+/// its positions, and in `ordered` the same as a whole pair has them.
+void repeat_pair(float *pair, float *ordered, dim length, data_type type, dim channels, dim times);
+
 /// The taps of one phase of the other two axes, outer first. Lines of one outer tap lie together.
 struct line_list {
     const axis_phase *outer = nullptr, *inner = nullptr;

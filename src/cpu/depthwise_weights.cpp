@@ -29,6 +29,7 @@ depthwise_weights::depthwise_weights(
     blocks_ = div_up(p.groups, pair_);
     const dim size = static_cast<dim>(size_of(p.type));
     width_ = chain_taps(walk_[2], walk_[2].phases[0], size * p_.src.x[2], pair_);
+    merged_ = merge_columns(walk_[2], width_, p_.src.x[2], p_.dst.x[2], p.groups, pair_, size);
     const dim line = static_cast<dim>(width_.k.size()) * pair_;
     lines_ = make_lines(walk_[0].phases[0], size * p_.src.x[0], walk_[1], walk_[1].phases[0],
         size * p_.src.x[1], line);
@@ -37,7 +38,8 @@ depthwise_weights::depthwise_weights(
             order_.push_back(
                 tap.k[0] * p_.weights.k[0] + tap.k[1] * p_.weights.k[1] + k * p_.weights.k[2]);
     block_floats_ = static_cast<dim>(lines_.lines.size()) * line;
-    const dim row_bytes = pair_ * size * (p_.x[2].dst + p_.x[2].src * p_.x[1].stride);
+    const dim row_bytes =
+        (merged_.some() ? p.groups : pair_) * size * (p_.x[2].dst + p_.x[2].src * p_.x[1].stride);
     rows_ = std::clamp<dim>(unit_bytes / row_bytes, 1, p_.x[1].dst);
     row_tiles_ = div_up(p_.x[1].dst, rows_);
     rows_ = div_up(p_.x[1].dst, row_tiles_);
@@ -186,24 +188,58 @@ void depthwise_weights::run_unit(
     args.in = static_cast<const char *>(data.src)
               + size * (u.n * p_.src.n + block * pair_ + u.depth * walk_[0].in_step * p_.src.x[0])
               + u.row * args.in_row;
-    const char *dst = static_cast<const char *>(data.dst)
-                      + size * (u.n * p_.dst.n + block * pair_ + u.depth * p_.dst.x[0])
-                      + u.row * args.dst_row;
-    for (dim c = 0; c < width_.spread; ++c) {
+    args.dst = static_cast<const char *>(data.dst)
+               + size * (u.n * p_.dst.n + block * pair_ + u.depth * p_.dst.x[0])
+               + u.row * args.dst_row;
+    if (!merged_.some()) return run_columns(args, 0, width_.count);
+    run_columns(args, 0, merged_.begin);
+    run_merged(args);
+    run_columns(args, merged_.end, width_.count);
+}
+
+/// Columns [begin, end) of a unit, in classes as the taps are.
+void depthwise_weights::run_columns(depthwise_gradient_args args, dim begin, dim end) const {
+    const dim position = static_cast<dim>(size_of(p_.type)) * p_.dst.x[2], spread = width_.spread;
+    const char *in = args.in, *dst = args.dst;
+    for (dim c = 0; c < spread; ++c) {
+        const dim u = std::max<dim>(0, div_up(begin - c, spread));
+        args.positions = div_up(end - c, spread) - u;
+        if (args.positions <= 0) continue;
         args.chains = width_.of_class(c);
-        args.positions = div_up(width_.count - c, width_.spread);
-        args.dst = dst + size * c * p_.dst.x[2];
+        args.first_position = u;
+        args.in = in + u * args.slot;
+        args.dst = dst + (c + u * spread) * position;
         kernels_.depthwise_gradient(args);
     }
 }
 
-/// A pair's elements in memory order, in `values` if they are not.
+/// Several positions in a pair, and a rest of them. Each has sums of its own.
+void depthwise_weights::run_merged(depthwise_gradient_args args) const {
+    const dim position = static_cast<dim>(size_of(p_.type)) * p_.groups;
+    const dim whole = (merged_.end - merged_.begin) / merged_.each,
+              rest = (merged_.end - merged_.begin) % merged_.each;
+    args.chains = merged_.chains.data();
+    args.chain_count = static_cast<dim>(merged_.chains.size());
+    args.first_position = 0;
+    args.slot = args.dst_position = merged_.each * position;
+    args.in += merged_.begin * position;
+    args.dst += merged_.begin * position;
+    args.positions = whole;
+    args.elements = merged_.each * p_.groups;
+    if (whole > 0) kernels_.depthwise_gradient(args);
+    if (rest == 0) return;
+    args.in += whole * args.slot;
+    args.dst += whole * args.slot;
+    args.positions = 1;
+    args.elements = rest * p_.groups;
+    kernels_.depthwise_gradient(args);
+}
+
+/// A pair's elements in memory order, those of one channel added up; in `values` if they are not.
 const float *depthwise_weights::in_order(const float *pair, float (&values)[max_pair]) const {
-    if (p_.type != data_type::bf16) return pair;
-    for (dim i = 0; i < kernels_.lanes; ++i) {
-        values[2 * i] = pair[i];
-        values[2 * i + 1] = pair[kernels_.lanes + i];
-    }
+    if (p_.type != data_type::bf16 && merged_.each == 1) return pair;
+    for (dim i = 0; i < pair_; ++i) values[i] = pair[depthwise_slot(p_.type, kernels_.lanes, i)];
+    for (dim i = p_.groups; i < merged_.each * p_.groups; ++i) values[i % p_.groups] += values[i];
     return values;
 }
 

@@ -97,6 +97,25 @@ TEST(depthwise, tails_of_channels_and_columns) {
         }
 }
 
+// Positions of few channels go several at a time, but for those at the ends and where there are
+// gaps: whole pairs and rests, rests of at most one vector, dilation, bias and what follows it.
+TEST(depthwise, few_channels) {
+    workbench bench;
+    for (const dim groups : {1, 2, 3, 4, 5, 8, 11, 12, 16})
+        for (const dim width : {3, 6, 19, 75}) {
+            for_each_case(2, groups, 1, [&](problem p, const kind &k, std::uint64_t seed) {
+                if (k.algorithm != "depthwise.fma") return;
+                p.x[1] = make_axis(5, 3, groups % 2 + 1, 1, 1, 1);
+                p.x[2] = make_axis(width, 3, 1, groups % 3 + 1, 2, 1);
+                const bool data = p.what != pass::backward_weights;
+                p.bias = p.relu = p.add = data && width > 6;
+                p.accumulate = width == 19;
+                expect_exact(bench, p, k, seed);
+            });
+            if (HasFatalFailure()) return;
+        }
+}
+
 // Enough blocks of channels for several tasks without partial sums.
 TEST(depthwise, many_channels_of_small_maps) {
     workbench bench;

@@ -100,8 +100,9 @@ TEST(selection, vectors_that_are_half_empty_are_replaced_by_shorter_ones) {
     const auto all = usable_isas();
     const auto has = [&](isa set) { return std::find(all.begin(), all.end(), set) != all.end(); };
     if (!has(isa::avx512) || !has(isa::avx2)) GTEST_SKIP() << "needs AVX-512";
-    const auto depthwise = [](dim channels, data_type type) {
+    const auto depthwise = [](dim channels, data_type type, conv::pass what) {
         problem p;
+        p.what = what;
         p.type = p.out_type = type;
         p.mb = 2;
         p.groups = channels;
@@ -112,16 +113,19 @@ TEST(selection, vectors_that_are_half_empty_are_replaced_by_shorter_ones) {
         return p;
     };
     for (const data_type type : {data_type::f32, data_type::bf16, data_type::f16})
-        for (const dim channels : {8, 9, 15, 16, 17, 24, 48}) {
-            const problem p = depthwise(channels, type);
-            const auto chosen = cpu::make_plan(p, {.max_isa = isa::avx512});
-            if (chosen->algorithm() != "depthwise.fma") continue;
-            const bool half_empty = channels == 16;  // others leave either incomplete
-            EXPECT_EQ(chosen->instruction_set(), half_empty ? isa::avx2 : isa::avx512) << channels;
-            const auto asked =
-                cpu::make_plan(p, {.max_isa = isa::avx512, .only_algorithm = "depthwise.fma"});
-            EXPECT_EQ(asked->instruction_set(), isa::avx512) << channels;
-        }
+        for (const conv::pass what : {conv::pass::forward, conv::pass::backward_weights})
+            for (const dim channels : {8, 9, 15, 16, 17, 24, 48}) {
+                const problem p = depthwise(channels, type, what);
+                const auto chosen = cpu::make_plan(p, {.max_isa = isa::avx512});
+                if (chosen->algorithm() != "depthwise.fma") continue;
+                // Weights gradients take pairs only; others leave either incomplete.
+                const bool half_empty = channels == 16 && what == conv::pass::backward_weights;
+                EXPECT_EQ(chosen->instruction_set(), half_empty ? isa::avx2 : isa::avx512)
+                    << channels;
+                const auto asked =
+                    cpu::make_plan(p, {.max_isa = isa::avx512, .only_algorithm = "depthwise.fma"});
+                EXPECT_EQ(asked->instruction_set(), isa::avx512) << channels;
+            }
 }
 
 TEST(selection, a_mode_takes_its_own_class_and_stricter_ones) {

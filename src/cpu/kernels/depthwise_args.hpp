@@ -23,6 +23,8 @@
 namespace convgrad::cpu {
 
 inline constexpr int longest_chain = 4;
+/// Positions that fill a pair together: two take one vector each anyway, three gain too little.
+inline constexpr dim fewest_merged = 4;
 
 /// Taps along the positions' axis, one slot apart.
 struct tap_chain {
