@@ -187,7 +187,9 @@ work_counts folded_data_work(const problem_sizes &s, const kernel_set &k) {
     w.steps = row_taps * b.cycles * units;
     w.runs = row_taps * phases * b.blocks;
     w.calls = s.maps * s.x[0].results * s.x[1].results * phases * b.blocks;
-    add(w, s.maps, {s.in_last, whole_rows, 1, s.in_c, s.in_positions});
+    // Planes of a few channels are interleaved, others element by element.
+    const double stride = s.in_c <= 4 && s.in_pitch == 1 ? 1 : 2;
+    add(w, s.maps, {s.in_last, whole_rows, stride, s.in_c, s.in_positions});
     if (whole_rows) w.lines = 0;
     w.rows = s.patch_rows;
     add_results(w, s, is_fma(k) && s.f32);
