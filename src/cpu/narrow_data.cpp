@@ -478,6 +478,15 @@ void narrow_data::store_tile(const scratch &s, const task &t) const {
     }
 }
 
+dim narrow_data::row_at(
+    const conv::data_strides &st, const task &t, const conv_phase &f, dim d, dim h) const {
+    const dim y[2] = {t.t0[0] + d, t.t0[1] + h};
+    return t.n * st.n + t.first_group * roles_.out_c * st.c
+           + (f.axis[0]->first + y[0] * walk_[0].out_step) * st.x[0]
+           + (f.axis[1]->first + y[1] * walk_[1].out_step) * st.x[1]
+           + (f.axis[2]->first + t.t0[2] * walk_[2].out_step) * st.x[2];
+}
+
 /// Row (d, h) of a phase of the tile, which C has at `c`.
 void narrow_data::store_row(const scratch &s, const task &t, const conv_phase &f, dim d, dim h,
     dim count, const float *c) const {
@@ -497,14 +506,7 @@ void narrow_data::store_row(const scratch &s, const task &t, const conv_phase &f
     args.add_xs = p_.add_strides.x[2] * walk_[2].out_step;
     args.accumulate = p_.accumulate;
     args.relu = p_.relu;
-    const dim x[3] = {f.axis[0]->first + (t.t0[0] + d) * walk_[0].out_step,
-        f.axis[1]->first + (t.t0[1] + h) * walk_[1].out_step,
-        f.axis[2]->first + t.t0[2] * walk_[2].out_step};
-    const auto at = [&](const conv::data_strides &st) {
-        return size
-               * (t.n * st.n + t.first_group * roles_.out_c * st.c + x[0] * st.x[0] + x[1] * st.x[1]
-                   + x[2] * st.x[2]);
-    };
+    const auto at = [&](const conv::data_strides &st) { return size * row_at(st, t, f, d, h); };
     args.out = static_cast<char *>(roles_.output(*t.data)) + at(roles_.out);
     if (p_.add) args.add = static_cast<const char *>(t.data->add) + at(p_.add_strides);
     kernels_.store(args);

@@ -93,6 +93,9 @@ private:
     void multiply_careful(const scratch &s, const task &t) const;
     void sum_carefully(const task &t, const conv_phase &f, dim d, dim h, dim count, float *c) const;
     void store_tile(const scratch &s, const task &t) const;
+    /// Elements of a tensor to the task's first channel in row (d, h) of a phase of its tile.
+    [[nodiscard]] dim row_at(
+        const conv::data_strides &st, const task &t, const conv_phase &f, dim d, dim h) const;
     void store_row(const scratch &s, const task &t, const conv_phase &f, dim d, dim h, dim count,
         const float *c) const;
 

@@ -88,12 +88,18 @@ value_range narrow_data::pack_pixels(const scratch &s, const task &t) const {
 void narrow_data::multiply_pixels(scratch &s, const task &t) const {
     const dim together = quad_groups(), vectors = quad_vectors(), columns = groups_ * roles_.out_c;
     const dim weights_bytes = 64 * taps_ * quad_units() * vectors;
+    // Whole groups of pairs leave from registers where nothing follows.
+    const bool leaves = kernels_.k_per_unit > 1 && together == 1 && vectors % 2 == 0
+                        && roles_.out.c == 1 && !p_.bias && !p_.add && !p_.relu && !p_.accumulate
+                        && !(s.weights_range.nonfinite && t.padded);
     product_args args{};
     args.k = quad_units();
     args.ldc = columns;
     args.a_m = pixel_bytes_;
     args.a_step = 16;
     args.b_step = 64 * vectors;
+    args.ld_out = roles_.out.x[2] * walk_[2].out_step;
+    auto *out = static_cast<std::uint16_t *>(roles_.output(*t.data));
     for (const conv_phase &f : taps_of_.phases) {
         dim length[3];
         if (!phase_length(f, t, length)) continue;
@@ -118,12 +124,15 @@ void narrow_data::multiply_pixels(scratch &s, const task &t) const {
                             args.a =
                                 s.patch + (row + x) * pixel_bytes_ + 4 * units(g * roles_.in_c);
                             args.c = c + x * columns + g * roles_.out_c + 4 * v;
+                            if (leaves)
+                                args.out = out + row_at(roles_.out, t, f, d, h) + x * args.ld_out
+                                           + g * roles_.out_c + 4 * v;
                             kernels_.quad_product(
                                 args, static_cast<int>(m), n, together > 1 ? roles_.out_c : 0);
                         }
                     }
                 if (s.weights_range.nonfinite && t.padded) sum_carefully(t, f, d, h, length[2], c);
-                if (among == c_rows_ - 1 || h == length[1] - 1)
+                if (!leaves && (among == c_rows_ - 1 || h == length[1] - 1))
                     store_row(s, t, f, d, h - among, (among + 1) * length[2], s.c);
             }
     }

@@ -161,5 +161,36 @@ TEST(few_channels, same_bits_for_any_number_of_threads) {
     });
 }
 
+// Groups of eight and more channels, side by side or in planes, with nothing behind the product:
+// results may leave from registers, zeros and subnormal numbers too.
+TEST(few_channels, quads_of_pairs_alone) {
+    if (std::ranges::find(usable_isas(), isa::avx512_bf16) == usable_isas().end()) GTEST_SKIP();
+    workbench bench;
+    std::uint64_t seed = 0;
+    for (const pass what : {pass::forward, pass::backward_data})
+        for (const dim width : {1, 2, 7, 13, 14, 15, 29, 40})
+            for (const data_layout layout :
+                {data_layout::nxc, data_layout::nxc_gaps, data_layout::ncx})
+                for (const fill with : {fill::integers, fill::reals}) {
+                    const bool wide = ++seed % 2 == 0;
+                    problem p = sized(what, data_type::bf16, 2, 5, wide ? 24 : 8, wide ? 16 : 8);
+                    p.x[1] = make_axis(5, 3, 1, 1, 1, 1);
+                    p.x[2] = make_axis(width, 3, 1, 1, 1, 1);
+                    set_layouts(p, layout, weights_layout::oix, layout);
+                    bench.load(p, with, seed);
+                    if (with == fill::reals) bench.write(role::weights, 0, 0x1p-110);
+                    bench.run_reference();
+                    for (const int threads : {1, 3}) {
+                        bench.run({.max_isa = isa::avx512_bf16,
+                            .threads = threads,
+                            .algorithm = "narrow.dot2"});
+                        ASSERT_EQ(with == fill::integers ? bench.compare_exact()
+                                                         : bench.compare_bounded(),
+                            "")
+                            << to_text(p);
+                    }
+                }
+}
+
 }  // namespace
 }  // namespace convgrad::test

@@ -176,7 +176,8 @@ struct kernel_set {
     /// as bf16, which belong to one group or to two of four. A unit of B has 64 bytes for each
     /// vector, which is four columns: channel or pair q of the unit (of its group's) for column r
     /// is at 4·(4·r + q); with two groups, q counts the pairs of both. Columns of the second group
-    /// go to C `next_group` floats further; 0: one group. Does not accumulate. Null: there is none.
+    /// go to C `next_group` floats further; 0: one group, which may leave as bf16 (`out`) if its
+    /// vectors are even in number. Does not accumulate. Null: there is none.
     void (*quad_product)(const product_args &args, int m, int vectors, dim next_group) = nullptr;
 
     /// Channels become k: unit (k, x) at out + k·k_pitch + x·unit_bytes. Missing channels of the

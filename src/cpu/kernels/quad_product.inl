@@ -29,6 +29,67 @@ template <int First, int Second>
         _mm_storeu_ps(c, _mm256_castps256_ps128(sums));
 }
 
+/// Eight outputs of a group at each of two positions, [position][output], where v are four outputs
+/// of the first, v2 the other four, w and w2 those of the second: the same sums as leave_group().
+[[gnu::always_inline]] inline V::vec two_positions(V::vec v, V::vec v2, V::vec w, V::vec w2) {
+    const __m512d first =
+        _mm512_castps_pd(V::add(_mm512_unpacklo_ps(v, v2), _mm512_unpackhi_ps(v, v2)));
+    const __m512d second =
+        _mm512_castps_pd(V::add(_mm512_unpacklo_ps(w, w2), _mm512_unpackhi_ps(w, w2)));
+    const V::vec sums = V::add(_mm512_castpd_ps(_mm512_unpacklo_pd(first, second)),
+        _mm512_castpd_ps(_mm512_unpackhi_pd(first, second)));
+    return _mm512_permutexvar_ps(
+        _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15), sums);
+}
+
+#ifdef __AVX512BF16__
+/// Sums of two_positions() leave as bf16, also those that are subnormal or zero.
+[[gnu::noinline, gnu::cold]] inline void leave_any_quads(
+    const product_args &p, const V::vec *sums, int rows, int octets) {
+    for (int m = 0; m < rows; ++m)
+        for (int n = 0; n < octets; ++n) {
+            const V::vec both = sums[m / 2 * octets + n];
+            const V::vec one = m % 2 == 0 ? both : _mm512_shuffle_f32x4(both, both, 0xee);
+            V::store_as_n<bf16_element>(p.out + m * p.ld_out + 8 * n, one, 8);
+        }
+}
+
+/// A block of one group leaves as bf16.
+template <int M, int N>
+[[gnu::always_inline]] inline void leave_quads(const product_args &p, const V::acc (&acc)[M][N]) {
+    constexpr int pairs = (M + 1) / 2, octets = N / 2;
+    V::vec sums[pairs][octets], least = V::set1(1);
+#pragma GCC unroll 16
+    for (int m = 0; m < pairs; ++m)
+#pragma GCC unroll 2
+        for (int n = 0; n < octets; ++n) {
+            const int next = 2 * m + 1 < M ? 2 * m + 1 : 2 * m;
+            sums[m][n] = two_positions(
+                acc[2 * m][2 * n], acc[2 * m][2 * n + 1], acc[next][2 * n], acc[next][2 * n + 1]);
+            least = _mm512_range_ps(least, sums[m][n], 10);
+        }
+    constexpr float normal = 1.17549435e-38F;  // the conversion flushes what is smaller
+    if (_mm512_cmp_ps_mask(least, V::set1(normal), _CMP_LT_OQ) != 0) {
+        V::vec copy[pairs][octets];  // whose address may be taken
+#pragma GCC unroll 16
+        for (int m = 0; m < pairs; ++m)
+#pragma GCC unroll 2
+            for (int n = 0; n < octets; ++n) copy[m][n] = sums[m][n];
+        return leave_any_quads(p, copy[0], M, octets);
+    }
+    for_rows(pairs, p.out, 2 * p.ld_out, [&](int m, std::uint16_t *to) {
+#pragma GCC unroll 2
+        for (int n = 0; n < octets; ++n) {
+            const auto two = reinterpret_cast<__m256i>(_mm512_cvtneps_pbh(sums[m][n]));
+            _mm_storeu_si128(reinterpret_cast<__m128i *>(to + 8 * n), _mm256_castsi256_si128(two));
+            if (2 * m + 1 < M)
+                _mm_storeu_si128(reinterpret_cast<__m128i *>(to + p.ld_out + 8 * n),
+                    _mm256_extracti128_si256(two, 1));
+        }
+    });
+}
+#endif
+
 template <int M, int N>
 void quad_block(const product_args &p, dim next_group) {
     V::acc acc[M][N];
@@ -63,6 +124,10 @@ void quad_block(const product_args &p, dim next_group) {
             b += b_step;
         }
     }
+#ifdef __AVX512BF16__
+    if constexpr (N % 2 == 0)
+        if (p.out != nullptr) return leave_quads(p, acc);
+#endif
 #pragma GCC unroll 32
     for (int m = 0; m < M; ++m) {
         float *c = p.c + m * p.ldc;
