@@ -87,7 +87,6 @@ double seconds_of(const work_counts &c, const work_counts &n) {
 
 namespace {
 
-constexpr prediction nothing{1e-6, 0};    // for a problem without a product
 constexpr double tile_bytes = 384 << 10;  // what a tile of the dense drivers takes
 constexpr double kept_bytes = 400 << 10;  // beyond, packed elements do not stay in L2
 constexpr double most_pitch = 2048;       // bytes; beyond, the dense drivers pack what they read
@@ -351,10 +350,6 @@ work_counts narrow_weights_work(const problem_sizes &s, const kernel_set &k) {
     return w;
 }
 
-}  // namespace
-
-namespace {
-
 work_counts pointwise_work(const problem_sizes &s, const kernel_set &k) {
     const double positions = s.x[2].src, step = 2.0 * k.lanes;
     const block_steps b = in_pieces(k, s.out_c, 2);
@@ -367,43 +362,6 @@ work_counts pointwise_work(const problem_sizes &s, const kernel_set &k) {
     w.weights = s.groups * s.in_c * s.out_c;
     constexpr double l1_bytes = 64 << 10;  // beyond, a step is read anew for each block of rows
     if (4 * s.in_c * step > l1_bytes) w.spilled = w.direct * (b.blocks - 1);
-    return w;
-}
-
-/// Positions of a row, those that go together counted as one (merge_columns()).
-double depthwise_positions(const problem_sizes &s, const kernel_set &k) {
-    const double length = s.weights ? s.x[2].dst : s.x[2].length;
-    if (!merges_columns(s, k)) return length;
-    const double ends = std::min(length, (s.x[2].kernel - 1) * s.x[2].dilation);
-    return ends + parts_of(length - ends, floor_of(2.0 * k.lanes / s.groups));
-}
-
-work_counts depthwise_work(const problem_sizes &s, const kernel_set &k) {
-    // Pairs, of which data passes take a last vector alone.
-    const bool pairs = s.weights || merges_columns(s, k);
-    const double vectors =
-        pairs ? 2 * parts_of(s.groups, 2.0 * k.lanes) : parts_of(s.groups, number(k.lanes));
-    work_counts w;
-    w.runs = s.images * vectors * s.x[0].pairs * s.x[1].pairs;
-    w.steps = w.runs * s.x[2].kernel * depthwise_positions(s, k);
-    // Incomplete pairs of merged positions are summed line by line and tap by tap.
-    if (s.weights && merges_columns(s, k) && !divides(s.groups, 2.0 * k.lanes))
-        w.runs *= s.x[2].kernel;
-    w.direct = s.maps * (s.weights ? s.src_positions : s.in_positions);
-    w.results_last = s.maps * s.out_positions;
-    w.weights = s.groups * s.taps;
-    return w;
-}
-
-work_counts planes_work(const problem_sizes &s, const kernel_set &k) {
-    const double planes = s.maps * s.oc, stride = s.x[2].stride;
-    work_counts w;
-    w.runs = planes * s.x[0].pairs * s.x[1].pairs * s.x[2].kernel;
-    w.steps = w.runs * parts_of(s.x[2].dst, k.lanes);
-    double &how = stride > 2 ? w.far : stride == 2 ? w.gathered : w.turned;
-    how = s.maps * (s.weights ? s.src_positions : s.in_positions);
-    w.results_apart = planes * s.out_positions;
-    w.tasks = s.groups * s.oc;
     return w;
 }
 
@@ -561,24 +519,6 @@ prediction predict_pointwise(const problem_sizes &s, const kernel_set &k) {
     const double weights = s.groups * s.ic * s.oc;
     return {seconds_with(cost_kind::pointwise_data, pointwise_work(s, k), k),
         data_bytes(s, weights, 4 * weights, 16 << 10)};
-}
-
-bool merges_columns(const problem_sizes &s, const kernel_set &k) {
-    const bool along = s.x[2].kernel > 1 || s.x[1].kernel == 1;  // else the axes change places
-    return along && fewest_merged * s.p.groups <= 2 * k.lanes && s.x[2].stride == 1
-           && s.p.src.x[2] == s.p.groups && s.p.dst.x[2] == s.p.groups;
-}
-
-prediction predict_depthwise(const problem_sizes &s, const kernel_set &k) {
-    if (s.empty) return nothing;
-    const cost_kind kind = s.weights ? cost_kind::depthwise_weights : cost_kind::depthwise_data;
-    return {seconds_with(kind, depthwise_work(s, k), k), 4 * s.groups * s.taps};
-}
-
-prediction predict_planes(const problem_sizes &s, const kernel_set &k) {
-    if (s.empty) return nothing;
-    const cost_kind kind = s.weights ? cost_kind::plane_weights : cost_kind::plane_data;
-    return {seconds_with(kind, planes_work(s, k), k), 64 << 10};
 }
 
 // The only one for bias gradients, so that no choice depends on it.

@@ -107,6 +107,9 @@ enum class cost_kind : std::uint8_t {
 /// Nanoseconds of each on a nominal core. Formats fma and dot2 only.
 const work_counts &work_rates(cost_kind kind, const kernel_set &kernels);
 
+/// For a problem without a product.
+inline constexpr prediction nothing{1e-6, 0};
+
 /// Sum of all counts times their rates, in seconds.
 double seconds_of(const work_counts &counts, const work_counts &nanoseconds);
 
