@@ -114,10 +114,11 @@ work_list tiled_data::work() const {
                                return cost_of(t, held || share_weights_);
                            }});
     if (!share_weights_) return list;
-    const double panel = static_cast<double>(size_of(p_.type)) * static_cast<double>(taps_)
-                         * static_cast<double>(k_chunk_) * static_cast<double>(panel_width());
-    list.stages.push_back({"weights", p_.groups * chunks_ * panels_, workers_, [panel](dim, dim) {
-                               return task_cost{0, panel, panel};
+    const double piece = static_cast<double>(size_of(p_.type)) * static_cast<double>(taps_)
+                         * static_cast<double>(std::min(piece_channels, roles_.in_c))
+                         * static_cast<double>(panel_width());
+    list.stages.push_back({"weights", shared_pieces(), workers_, [piece](dim, dim) {
+                               return task_cost{0, piece, piece};
                            }});
     return list;
 }

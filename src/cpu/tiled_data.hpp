@@ -59,7 +59,7 @@ private:
         const conv::buffers &data, std::vector<scratch> &workers, const executor &threads) const;
     [[nodiscard]] value_range shared_range(const scratch &s, const task &t) const;
     [[nodiscard]] value_range pack_panel(const scratch &s, const conv::buffers &data, dim group,
-        dim panel, dim chunk, char *out) const;
+        dim panel, dim chunk, dim first, dim count, char *out) const;
     [[nodiscard]] dim chunk_offset(dim chunk, dim panels) const;
     [[nodiscard]] const char *packed_panel(const scratch &s, const task &t, dim chunk, dim j) const;
     [[nodiscard]] value_range pack_staged(

@@ -16,19 +16,22 @@ void tiled_data::load_bias(const scratch &s, const task &t) const {
             load_float(t.data->bias, p_.type, (t.group * roles_.out_c + c) * p_.bias_stride);
 }
 
-/// Weights of one chunk of a panel, packed to `out`.
-value_range tiled_data::pack_panel(
-    const scratch &s, const conv::buffers &data, dim group, dim panel, dim chunk, char *out) const {
+/// Weights of a panel: input channels [first, first + count) of a chunk, whose packed form begins
+/// at `out`.
+value_range tiled_data::pack_panel(const scratch &s, const conv::buffers &data, dim group,
+    dim panel, dim chunk, dim first, dim count, char *out) const {
     const dim size = static_cast<dim>(size_of(p_.type)), column = panel * panel_width(),
-              channels = chunk_channels(chunk), k_pitch = panel_width() * kernels_.column_bytes;
-    const char *weights = static_cast<const char *>(data.weights)
-                          + size
-                                * (group * p_.weights.g + chunk * k_chunk_ * roles_.weights_in
-                                    + column * roles_.weights_out);
-    const pack_args args{weights, p_.type, roles_.weights_in, roles_.weights_out, channels,
-        std::min(panel_width(), roles_.out_c - column), 0, 0, out};
+              k_pitch = panel_width() * kernels_.column_bytes;
+    const char *weights =
+        static_cast<const char *>(data.weights)
+        + size
+              * (group * p_.weights.g + (chunk * k_chunk_ + first) * roles_.weights_in
+                  + column * roles_.weights_out);
+    const pack_args args{weights, p_.type, roles_.weights_in, roles_.weights_out, count,
+        std::min(panel_width(), roles_.out_c - column), 0, 0,
+        out + first / kernels_.k_per_unit * k_pitch};
     const int vectors = static_cast<int>(panel_vectors(panel));
-    const dim tap_pitch = units(channels) * k_pitch;
+    const dim tap_pitch = units(chunk_channels(chunk)) * k_pitch;
     return staged_ > 0 ? pack_staged(s, args, vectors, tap_pitch, k_pitch)
                        : kernels_.pack_weights(
                            args, taps_of_.weights.data(), taps_, vectors, tap_pitch, k_pitch);
@@ -42,32 +45,38 @@ dim tiled_data::chunk_offset(dim chunk, dim panels) const {
 void tiled_data::pack_weights(scratch &s, const task &t, dim first_chunk, dim chunks) const {
     for (dim chunk = first_chunk; chunk < first_chunk + chunks; ++chunk)
         for (dim j = 0; j < t.panels; ++j)
-            s.weights_range.merge(pack_panel(s, *t.data, t.group, t.first_panel + j, chunk,
-                s.weights + chunk_offset(chunk - first_chunk, panels_per_block_)
-                    + j * panel_bytes(units(chunk_channels(chunk)))));
+            s.weights_range.merge(
+                pack_panel(s, *t.data, t.group, t.first_panel + j, chunk, 0, chunk_channels(chunk),
+                    s.weights + chunk_offset(chunk - first_chunk, panels_per_block_)
+                        + j * panel_bytes(units(chunk_channels(chunk)))));
 }
 
 /// All weights, for all workers.
 void tiled_data::pack_shared(
     const conv::buffers &data, std::vector<scratch> &workers, const executor &threads) const {
-    for_each_task(
-        threads.limited(workers_), p_.groups * chunks_ * panels_, [&](int worker, dim index) {
-            const dim panel = index % panels_, chunk = index / panels_ % chunks_,
-                      group = index / panels_ / chunks_;
-            const scratch &s = workers[static_cast<std::size_t>(worker)];
-            char *out = s.shared.weights + group * panels_ * panel_bytes(kept_units())
-                        + chunk_offset(chunk, panels_)
-                        + panel * panel_bytes(units(chunk_channels(chunk)));
-            s.shared.ranges[index] = pack_panel(s, data, group, panel, chunk, out);
-        });
+    for_each_task(threads.limited(workers_), shared_pieces(), [&](int worker, dim index) {
+        const dim piece = index % chunk_pieces(), panel = index / chunk_pieces() % panels_,
+                  chunk = index / chunk_pieces() / panels_ % chunks_,
+                  group = index / chunk_pieces() / panels_ / chunks_;
+        const dim channels = chunk_channels(chunk), first = piece * piece_channels;
+        const scratch &s = workers[static_cast<std::size_t>(worker)];
+        char *out = s.shared.weights + group * panels_ * panel_bytes(kept_units())
+                    + chunk_offset(chunk, panels_) + panel * panel_bytes(units(channels));
+        s.shared.ranges[index] = first >= channels
+                                     ? value_range{}
+                                     : pack_panel(s, data, group, panel, chunk, first,
+                                         std::min(piece_channels, channels - first), out);
+    });
 }
 
 /// What pack_weights() would have noticed.
 value_range tiled_data::shared_range(const scratch &s, const task &t) const {
     value_range range;
     for (dim chunk = 0; chunk < chunks_; ++chunk)
-        for (dim j = 0; j < t.panels; ++j)
-            range.merge(s.shared.ranges[(t.group * chunks_ + chunk) * panels_ + t.first_panel + j]);
+        for (dim i = t.first_panel * chunk_pieces();
+             i < (t.first_panel + t.panels) * chunk_pieces(); ++i)
+            range.merge(
+                s.shared.ranges[(t.group * chunks_ + chunk) * panels_ * chunk_pieces() + i]);
     return range;
 }
 

@@ -85,7 +85,7 @@ tiled_layout::shared_memory tiled_layout::lay_out_shared(memory_walk &memory) co
     if (!share_weights_) return {};
     shared_memory shared{};
     shared.weights = memory.take_lines<char>(p_.groups * panels_ * panel_bytes(kept_units()));
-    shared.ranges = memory.take_lines<value_range>(p_.groups * panels_ * chunks_);
+    shared.ranges = memory.take_lines<value_range>(shared_pieces());
     return shared;
 }
 

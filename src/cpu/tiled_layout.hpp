@@ -50,6 +50,13 @@ protected:
     tiled_layout(const conv::problem &p, const kernel_set &kernels)
         : p_(p), kernels_(kernels), roles_(p) {}
 
+    /// Input channels that are packed at a time for all workers, so that there is work for many.
+    static constexpr dim piece_channels = 32;
+    [[nodiscard]] dim chunk_pieces() const { return div_up(k_chunk_, piece_channels); }
+    [[nodiscard]] dim shared_pieces() const {
+        return p_.groups * chunks_ * panels_ * chunk_pieces();
+    }
+
     /// Lists of taps, given tiles and chunks.
     void list_taps();
     [[nodiscard]] worker_memory lay_out(memory_walk &memory) const;

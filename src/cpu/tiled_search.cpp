@@ -123,7 +123,8 @@ void tiled_search::choose_workers(int threads, std::size_t workspace_limit) {
 /// Whether workers would pack the same weights, for longer than it takes to wait for each other.
 bool tiled_search::worth_sharing() const {
     constexpr double pack_bytes = 5e9, wait = 5e-6;
-    if (share_weights_ || !keep_weights_ || workers_ == 1) return false;
+    if (share_weights_ || !keep_weights_ || workers_ == 1 || shared_pieces() < workers_)
+        return false;
     const double weights = static_cast<double>(taps_ * roles_.in_c * panels_per_block_)
                            * static_cast<double>(panel_width())
                            * static_cast<double>(size_of(p_.type));
@@ -378,9 +379,11 @@ void tiled_search::choose_blocks() {
     // further away, once for a tile, where that saves packing its patch for several blocks.
     const bool wide = !kernels_.tiles() && keep_weights_ && chunks_ > 1;
     const dim held = wide ? panel_bytes(units(k_chunk_)) : one_panel;
-    // Packed once for all workers, a block may be wider still.
+    // Packed once for all workers, a block may be wider still, if that leaves tasks for many: of
+    // stacked images there is one for each position.
+    const bool few_stacked = stacked_ && walk_[0].longest * walk_[1].longest < most_cut_threads;
     const bool shared = !kernels_.tiles() && keep_weights_ && !read_input_
-                        && p_.groups * panels_ * one_panel <= shared_most;
+                        && p_.groups * panels_ * one_panel <= shared_most && !few_stacked;
     if (wide && !shared) most_panels = std::clamp<dim>(weights_most / one_panel, 1, most_panels);
     panels_per_block_ = shared ? panels_ : target_.weights / std::max<dim>(held, 1);
     panels_per_block_ = std::clamp<dim>(panels_per_block_, 1, chunks_ == 1 ? panels_ : most_panels);

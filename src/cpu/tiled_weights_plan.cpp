@@ -165,11 +165,11 @@ double tiled_weights::skew() const {
     };
     double tiles = 1;
     for (int a = 0; a < 3; ++a) tiles *= ratio(tile_[a] * tiles_[a], walk_[a].longest);
-    const dim most = div_up(tiles_all_, parts_);
+    const dim most = div_up(tiles_all_, parts_), map_tiles = tiles_[0] * tiles_[1] * tiles_[2];
     const dim taps = static_cast<dim>(taps_.kept.size());
     return blocks(rows_) * blocks(columns_) * ratio(most * parts_, tiles_all_)
            * ratio(div_up(taps, tap_blocks_) * tap_blocks_, taps)
-           * (1 + (tiles - 1) / static_cast<double>(most));
+           * (most < map_tiles ? tiles : 1 + (tiles - 1) / static_cast<double>(most));
 }
 
 /// Rough seconds of one thread.

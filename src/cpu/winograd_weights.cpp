@@ -25,9 +25,12 @@ namespace {
 constexpr dim chain_tiles = 32;       // of one chain of roundings
 constexpr dim block_bytes = 6 << 20;  // of V and Y: they stay in the last cache
 constexpr dim one_block_bytes = 24 << 20;
-constexpr dim own_bytes_most = 320 << 10;            // of a task's sums: they stay in L2
-constexpr dim part_bytes = 1664 << 10;               // of V, Y and sums of a part: about L2
-constexpr dim least_part = 32;                       // tiles
+constexpr dim own_bytes_most = 320 << 10;  // of a task's sums: they stay in L2
+constexpr dim part_bytes = 1664 << 10;     // of V, Y and sums of a part: about L2
+constexpr dim least_part = 32;             // tiles
+// Parts keep their tiles to themselves: blocks that all threads share cost as much again where the
+// threads share no cache, so that parts may be shared out worse than others.
+constexpr double fair_part = 0.5;
 constexpr dim most_segment = 14, least_segment = 4;  // tiles of a transform
 constexpr dim most_write_rows = 16;                  // input channels, of one plane
 constexpr dim most_taps_inside = 64;                 // of filters that are written as a whole
@@ -137,7 +140,7 @@ bool winograd_weights::choose_parts() {
     groups_each_ = std::clamp<dim>(one_block_bytes / static_cast<dim>(group_bytes()), 1, groups_);
     groups_each_ = div_up(groups_, div_up(groups_, groups_each_));
     const double skew = static_cast<double>(parts_ * part_tiles_) / static_cast<double>(map_.count);
-    if (fair_share(groups_each_ * parts_, skew, threads) >= fair_enough) return true;
+    if (fair_share(groups_each_ * parts_, skew, threads) >= fair_part) return true;
     parts_ = 0;
     groups_each_ = 1;
     return false;
