@@ -14,11 +14,6 @@ namespace {
 using conv::pass;
 using conv::problem;
 
-struct named {
-    std::string_view algorithm;
-    isa set;
-};
-
 /// Each algorithm with the instruction sets that have it, as far as this machine can run them.
 /// Emulation is slow: the matrix engine takes part in one of three cases.
 std::vector<named> algorithms_of(const problem &p, std::uint64_t number) {

@@ -1,6 +1,5 @@
 // Gathered planes, by name, on every instruction set: strides that do not divide, one row, patches,
 // groups, gaps, images in several turns, infinities, and the same bits for any number of threads.
-#include <algorithm>
 #include <limits>
 
 #include <gtest/gtest.h>
@@ -15,20 +14,8 @@ namespace {
 using conv::pass;
 using conv::problem;
 
-struct named {
-    std::string_view algorithm;
-    isa set;
-};
-
-/// What this machine can run.
 std::vector<named> algorithms_of(const problem &p) {
-    std::vector<named> all;
-    for (const isa set : usable_fma_isas()) all.push_back({"gathered.fma", set});
-    if (p.type == data_type::bf16) all.push_back({"gathered.dot2", isa::avx512_bf16});
-    std::erase_if(all, [](const named &a) {
-        return std::ranges::find(usable_isas(), a.set) == usable_isas().end();
-    });
-    return all;
+    return rows_of(p, "gathered.fma", "gathered.dot2");
 }
 
 /// Calls body(problem, seed) for each pass, type and size.

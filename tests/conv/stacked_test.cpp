@@ -1,7 +1,6 @@
 // Tiles with the batch as their last axis, by name, on every instruction set: batches and maps that
 // divide nothing, strides, dilations, pads beyond the kernel, tails of channels, groups, gaps,
 // infinities, little workspace, and the same bits for any number of threads.
-#include <algorithm>
 #include <limits>
 
 #include <gtest/gtest.h>
@@ -16,19 +15,8 @@ namespace {
 using conv::pass;
 using conv::problem;
 
-struct named {
-    std::string_view algorithm;
-    isa set;
-};
-
-/// What this machine can run.
 std::vector<named> algorithms_of(const problem &p) {
-    std::vector<named> all;
-    for (const isa set : usable_fma_isas()) all.push_back({"tiled.fma", set});
-    if (p.type == data_type::bf16
-        && std::ranges::find(usable_isas(), isa::avx512_bf16) != usable_isas().end())
-        all.push_back({"tiled.dot2", isa::avx512_bf16});
-    return all;
+    return rows_of(p, "tiled.fma", "tiled.dot2");
 }
 
 bool is_stacked(const problem &p, const named &a) {

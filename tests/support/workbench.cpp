@@ -188,6 +188,15 @@ std::span<const isa> usable_fma_isas() {
     return sets;
 }
 
+std::vector<named> rows_of(const conv::problem &p, std::string_view fma, std::string_view dot2) {
+    std::vector<named> all;
+    for (const isa set : usable_fma_isas()) all.push_back({fma, set});
+    if (p.type == data_type::bf16
+        && std::ranges::find(usable_isas(), isa::avx512_bf16) != usable_isas().end())
+        all.push_back({dot2, isa::avx512_bf16});
+    return all;
+}
+
 namespace {
 
 /// Cases are numbered in the order of nested loops, so any divisor of a loop's length would tie an

@@ -5,6 +5,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "conv/problem.hpp"
@@ -49,6 +50,14 @@ struct run_report {
 std::span<const isa> usable_isas();
 /// Those of them with kernels for f32 multiply-adds.
 std::span<const isa> usable_fma_isas();
+
+/// A row of the list of algorithms.
+struct named {
+    std::string_view algorithm;
+    isa set;
+};
+/// `fma` on every instruction set and, of bf16, `dot2`: what this machine can run.
+std::vector<named> rows_of(const conv::problem &p, std::string_view fma, std::string_view dot2);
 /// The same for case `number` of many: emulation is slow, so an emulated instruction set takes part
 /// in one of `share` cases only.
 std::span<const isa> affordable_isas(std::uint64_t number, std::uint64_t share = 16);
