@@ -432,9 +432,10 @@ void tiled_data::multiply_careful(const scratch &s, const task &t) const {
                             c[o] = careful_sum(
                                 p_, roles_, walk_, f, *t.data, t.n, t.group, column + o, at);
                     }
-            if (stacked_) store_images(s, t, ph, j);
-            for (dim d = 0; d < length[0] && !stacked_; ++d)
-                store_rows(s, t, ph, j, d, 0, length[1]);
+            if (stacked_)
+                store_images(s, t, ph, j);
+            else
+                for (dim d = 0; d < length[0]; ++d) store_rows(s, t, ph, j, d, 0, length[1]);
         }
     }
 }

@@ -80,15 +80,20 @@ TEST(stacked, exact_on_integers) {
     EXPECT_GT(2 * stacked, all);
 }
 
+/// Every algorithm on what the bench has.
+void expect_bounded(workbench &bench, const problem &p) {
+    bench.run_reference();
+    for (const named &a : algorithms_of(p)) {
+        bench.run({.max_isa = a.set, .algorithm = a.algorithm});
+        ASSERT_EQ(bench.compare_bounded(), "") << a.algorithm << ' ' << to_text(p);
+    }
+}
+
 TEST(stacked, real_data_within_bounds) {
     workbench bench;
     for_each_case([&](const problem &p, std::uint64_t seed) {
         bench.load(p, fill::reals, seed);
-        bench.run_reference();
-        for (const named &a : algorithms_of(p)) {
-            bench.run({.max_isa = a.set, .algorithm = a.algorithm});
-            ASSERT_EQ(bench.compare_bounded(), "") << a.algorithm << ' ' << to_text(p);
-        }
+        expect_bounded(bench, p);
     });
 }
 
@@ -102,11 +107,7 @@ TEST(stacked, infinities_nan_and_tiny_values) {
         for (const role r : {role::src, role::weights, role::dst})
             if (r != output_of(p) && (seed + static_cast<std::uint64_t>(r)) % 3 != 0)
                 bench.write(r, 0, odd[seed % (tiny ? 4 : 2)]);
-        bench.run_reference();
-        for (const named &a : algorithms_of(p)) {
-            bench.run({.max_isa = a.set, .algorithm = a.algorithm});
-            ASSERT_EQ(bench.compare_bounded(), "") << a.algorithm << ' ' << to_text(p);
-        }
+        expect_bounded(bench, p);
     });
 }
 

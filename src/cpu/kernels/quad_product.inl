@@ -58,7 +58,7 @@ template <int First, int Second>
 template <int M, int N>
 [[gnu::always_inline]] inline void leave_quads(const product_args &p, const V::acc (&acc)[M][N]) {
     constexpr int pairs = (M + 1) / 2, octets = N / 2;
-    V::vec sums[pairs][octets], least = V::set1(1);
+    V::vec sums[pairs][octets];
 #pragma GCC unroll 16
     for (int m = 0; m < pairs; ++m)
 #pragma GCC unroll 2
@@ -66,10 +66,8 @@ template <int M, int N>
             const int next = 2 * m + 1 < M ? 2 * m + 1 : 2 * m;
             sums[m][n] = two_positions(
                 acc[2 * m][2 * n], acc[2 * m][2 * n + 1], acc[next][2 * n], acc[next][2 * n + 1]);
-            least = _mm512_range_ps(least, sums[m][n], 10);
         }
-    constexpr float normal = 1.17549435e-38F;  // the conversion flushes what is smaller
-    if (_mm512_cmp_ps_mask(least, V::set1(normal), _CMP_LT_OQ) != 0) {
+    if (any_small(sums)) {           // which the conversion flushes
         V::vec copy[pairs][octets];  // whose address may be taken
 #pragma GCC unroll 16
         for (int m = 0; m < pairs; ++m)
