@@ -23,4 +23,13 @@ prediction predict_staged(
 std::unique_ptr<const engines::plan> make_staged_plan(std::string_view name, const conv::problem &p,
     const architecture &on, const engines::plan_limits &limits);
 
+/// Those of 16-bit types and stride 1 on tensor cores. They need stores of turned matrices, and the
+/// shared memory of large devices.
+bool has_banded(const architecture &on);
+std::string refuse_banded(const conv::problem &p);
+prediction predict_banded(
+    const conv::problem &p, const architecture &on, const engines::plan_limits &limits);
+std::unique_ptr<const engines::plan> make_banded_plan(std::string_view name, const conv::problem &p,
+    const architecture &on, const engines::plan_limits &limits);
+
 }  // namespace convgrad::cuda

@@ -7,7 +7,9 @@
 #include <convgrad/error.hpp>
 
 #include "cuda/bulk.hpp"
+#include "cuda/depthwise.hpp"
 #include "cuda/images.hpp"
+#include "cuda/kernels/banded_args.hpp"
 #include "cuda/kernels/halo_args.hpp"
 
 namespace convgrad::cuda {
@@ -64,23 +66,20 @@ void load_kernels(device &d) {
                     CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, bytes),
             name_of(which));
     };
+    const auto allow_all = [&](kernel first, kernel last, int bytes) {
+        for (auto i = static_cast<int>(first); i <= static_cast<int>(last); ++i)
+            allow(static_cast<kernel>(i), bytes);
+    };
     // More shared memory than kernels get unasked.
-    for (auto i = static_cast<std::size_t>(kernel::dense_data_f32);
-         i <= static_cast<std::size_t>(kernel::dense_data_tf32); ++i)
-        allow(static_cast<kernel>(i), dense_shared);
-    for (auto i = static_cast<std::size_t>(kernel::dense_weights_f32);
-         i <= static_cast<std::size_t>(kernel::dense_weights_tf32); ++i)
-        allow(static_cast<kernel>(i), dense_weights_shared);
-    for (auto i = static_cast<std::size_t>(kernel::staged_data_k3p_f32);
-         i <= static_cast<std::size_t>(kernel::staged_weights_k7s2c_f16); ++i)
-        allow(static_cast<kernel>(i), staged_most_shared);
+    allow_all(kernel::dense_data_f32, kernel::dense_data_tf32, dense_shared);
+    allow_all(kernel::dense_weights_f32, kernel::dense_weights_tf32, dense_weights_shared);
+    allow_all(kernel::staged_data_k3p_f32, kernel::staged_weights_k7s2c_f16, staged_most_shared);
+    if (has_banded(d.arch))
+        allow_all(kernel::banded_data_k3p_bf16, kernel::banded_weights_k7c_f16, banded_most_shared);
     if (!d.arch.warpgroups) return;
-    for (auto i = static_cast<std::size_t>(kernel::wgmma_data_n32_f32);
-         i <= static_cast<std::size_t>(kernel::wgmma_data_n128_tf32); ++i)
-        allow(static_cast<kernel>(i), wgmma_shared(128, 2));
-    for (auto i = static_cast<std::size_t>(kernel::wgmma_weights_n32_f32);
-         i <= static_cast<std::size_t>(kernel::wgmma_weights_n128_tf32); ++i)
-        allow(static_cast<kernel>(i), wgmma_weights_wide_shared);
+    allow_all(kernel::wgmma_data_n32_f32, kernel::wgmma_data_n128_tf32, wgmma_shared(128, 2));
+    allow_all(
+        kernel::wgmma_weights_n32_f32, kernel::wgmma_weights_n128_tf32, wgmma_weights_wide_shared);
     for (const kernel halo : {kernel::halo_bf16, kernel::halo_f16})
         allow(halo, halo_tiles::most_shared);
     for (const kernel first : {kernel::bulk_data_256x64_bf16, kernel::bulk_turned_256x64_bf16,

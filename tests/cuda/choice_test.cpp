@@ -89,7 +89,10 @@ TEST(cuda_choice, every_algorithm_wins_somewhere) {
     exact.math = math_mode::strict;
     problem exact_groups = layer(pass::forward, 32, 4, 4, 28, 3);
     exact_groups.math = math_mode::strict;
-    const expectation all[] = {{"cuda.staged", layer(pass::forward, 96, 1, 1, 56, 7), hopper},
+    problem planes16 = layer(pass::forward, 96, 1, 1, 56, 7, 1, data_layout::ncx);
+    planes16.type = planes16.out_type = data_type::bf16;
+    const expectation all[] = {{"cuda.banded", planes16, hopper},
+        {"cuda.staged", layer(pass::forward, 96, 1, 1, 56, 7), hopper},
         {"cuda.depthwise", layer(pass::forward, 96, 1, 2, 56, 3), hopper},
         {"cuda.halo", shared16, hopper}, {"cuda.bulk", dense16, hopper},
         {"cuda.wgmma", layer(pass::backward_data, 1, 64, 64, 56, 3), hopper},
@@ -189,6 +192,19 @@ TEST(cuda_choice, depthwise_layers_go_through_shared_memory) {
                         EXPECT_EQ(plan->algorithm(), "cuda.staged");
                         EXPECT_EQ(plan->facts().kept, engines::accuracy::strict);
                     }
+    // 16-bit ones of stride 1 by tensor cores, where matrices can be turned on their way.
+    for (const pass what : all_passes)
+        for (const dim stride : {1, 2})
+            for (const dim size : {7, 14, 28, 56, 112})
+                for (const data_layout layout : {data_layout::nxc, data_layout::ncx}) {
+                    problem p = layer(what, 64, 1, 1, size, 5, stride, layout);
+                    p.type = p.out_type = data_type::f16;
+                    EXPECT_EQ(cuda::make_plan(p, hopper, {})->algorithm(),
+                        stride == 1 ? "cuda.banded" : "cuda.staged");
+                    EXPECT_EQ(cuda::make_plan(p, ampere, {})->algorithm(), "cuda.staged");
+                    p.math = math_mode::strict;
+                    EXPECT_EQ(cuda::make_plan(p, hopper, {})->algorithm(), "cuda.staged");
+                }
     // Other kernels and multipliers are not for it.
     for (const dim kernel : {4, 9}) {
         const problem p = layer(pass::forward, 64, 1, 1, 28, kernel);

@@ -1,4 +1,6 @@
 // Depthwise layers on a GPU: every kernel, layout and pad, exact on integers.
+#include <map>
+
 #include <convgrad/error.hpp>
 
 #include "cuda/machine.hpp"
@@ -10,6 +12,7 @@ using conv::pass;
 using conv::problem;
 
 constexpr pass all_passes[] = {pass::forward, pass::backward_data, pass::backward_weights};
+constexpr std::string_view algorithms[] = {"cuda.depthwise", "cuda.staged", "cuda.banded"};
 constexpr data_type all_types[] = {data_type::f32, data_type::bf16, data_type::f16};
 
 /// Calls body for every kernel of the family, with sizes around the strips and segments.
@@ -52,24 +55,28 @@ TEST(cuda_depthwise, integers_are_exact) {
     rng random(7);
     workbench bench;
     gpu_bench gpu;
-    std::uint64_t seed = 0, taken = 0, staged = 0;
+    std::uint64_t seed = 0;
+    std::map<std::string_view, std::uint64_t> taken;
     for_each_layer(random, [&](const problem &p) {
         if (testing::Test::HasFailure()) return;
         bench.load(p, fill::integers, ++seed);
         bench.run_reference();
-        for (const std::string_view algorithm : {"cuda.depthwise", "cuda.staged"}) {
+        for (const std::string_view algorithm : algorithms) {
             try {
                 gpu.run(bench, algorithm);
             } catch (const error &e) {
                 ASSERT_EQ(e.code(), error_code::unsupported) << e.what();
                 continue;
             }
-            ++(algorithm == "cuda.staged" ? staged : taken);
+            ++taken[algorithm];
             ASSERT_EQ(bench.compare_exact(), "") << algorithm;
         }
     });
-    EXPECT_GT(taken, seed * 3 / 4);
-    EXPECT_GT(staged, seed / 20);
+    EXPECT_GT(taken["cuda.depthwise"], seed * 3 / 4);
+    EXPECT_GT(taken["cuda.staged"], seed / 20);
+    if (gpu.device().arch.major >= 9) {
+        EXPECT_GT(taken["cuda.banded"], seed / 60);
+    }
 }
 
 TEST(cuda_depthwise, reals_within_bound_and_the_same_bits_on_any_grid) {
@@ -82,7 +89,7 @@ TEST(cuda_depthwise, reals_within_bound_and_the_same_bits_on_any_grid) {
         if (testing::Test::HasFailure()) return;
         bench.load(p, fill::reals, ++seed);
         bench.run_reference();
-        for (const std::string_view algorithm : {"cuda.depthwise", "cuda.staged"}) {
+        for (const std::string_view algorithm : algorithms) {
             try {
                 gpu.run(bench, algorithm);
             } catch (const error &) {
@@ -103,6 +110,30 @@ TEST(cuda_depthwise, reals_within_bound_and_the_same_bits_on_any_grid) {
     });
 }
 
+// Zeros of a band, of padding and of rows that only fill a tile meet infinities: nothing of it
+// shows.
+TEST(cuda_depthwise, special_values_as_in_the_reference) {
+    CONVGRAD_NEEDS_GPU();
+    rng random(9);
+    workbench bench;
+    gpu_bench gpu;
+    std::uint64_t seed = 0;
+    for_each_layer(random, [&](const problem &p) {
+        if (testing::Test::HasFailure() || p.mb * p.groups > 100) return;
+        bench.load(p, fill::integers, ++seed);
+        plant_special_values(bench, random);
+        bench.run_reference();
+        for (const std::string_view algorithm : algorithms) {
+            try {
+                gpu.run(bench, algorithm);
+            } catch (const error &) {
+                continue;
+            }
+            ASSERT_EQ(bench.compare_bounded(), "") << algorithm << ' ' << to_text(p);
+        }
+    });
+}
+
 // Layers as networks have them: many strips, segments and parts.
 TEST(cuda_depthwise, layers_of_networks_are_exact) {
     CONVGRAD_NEEDS_GPU();
@@ -112,21 +143,26 @@ TEST(cuda_depthwise, layers_of_networks_are_exact) {
     for (const pass what : all_passes)
         for (const data_layout layout : {data_layout::nxc, data_layout::ncx})
             for (const dim kernel : {3, 5, 7})
-                for (const dim stride : {1, 2}) {
-                    problem p;
-                    p.what = what;
-                    p.type = p.out_type = data_type::f32;
-                    p.mb = 4;
-                    p.groups = 40;
-                    p.ic = p.oc = 1;
-                    for (std::size_t d = 1; d < 3; ++d)
-                        p.x[d] = make_axis(56, kernel, stride, 1, kernel / 2, kernel / 2);
-                    set_layouts(p, layout, weights_layout::oix, layout);
-                    bench.load(p, fill::integers, ++seed);
-                    bench.run_reference();
-                    EXPECT_EQ(gpu.run(bench), "cuda.staged");
-                    ASSERT_EQ(bench.compare_exact(), "");
-                }
+                for (const dim stride : {1, 2})
+                    for (const data_type type : {data_type::f32, data_type::bf16})
+                        for (const dim size : {7, 14, 56}) {
+                            problem p;
+                            p.what = what;
+                            p.type = p.out_type = type;
+                            p.mb = 5;
+                            p.groups = 40;
+                            p.ic = p.oc = 1;
+                            for (std::size_t d = 1; d < 3; ++d)
+                                p.x[d] = make_axis(size, kernel, stride, 1, kernel / 2, kernel / 2);
+                            set_layouts(p, layout, weights_layout::oix, layout);
+                            bench.load(p, fill::integers, ++seed);
+                            bench.run_reference();
+                            const bool banded = type == data_type::bf16 && stride == 1
+                                                && gpu.device().arch.major >= 9;
+                            EXPECT_EQ(gpu.run(bench, banded ? "cuda.banded" : ""),
+                                banded ? "cuda.banded" : "cuda.staged");
+                            ASSERT_EQ(bench.compare_exact(), "");
+                        }
 }
 
 }  // namespace

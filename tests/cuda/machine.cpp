@@ -1,8 +1,10 @@
 #include "cuda/machine.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdlib>
 #include <cstring>
+#include <limits>
 #include <stdexcept>
 
 #include <dlfcn.h>
@@ -163,6 +165,18 @@ std::string gpu_bench::run(workbench &on, std::string_view algorithm, std::size_
     if (!workspace_.is_intact())
         throw std::logic_error("written beside the workspace: " + to_text(p));
     return std::string(plan->algorithm());
+}
+
+void plant_special_values(workbench &bench, rng &random) {
+    const conv::problem &p = bench.problem();
+    constexpr double inf = std::numeric_limits<double>::infinity();
+    for (const role r : all_roles) {
+        if (bench.is_written(r) || span_of(p, r) == 0 || !random.chance(0.5)) continue;
+        dim offset = 0;
+        for (const extent &e : extents_of(p, r))
+            offset += random.between(0, e.length - 1) * e.stride;
+        bench.write(r, offset, random.pick({std::nan(""), inf, -inf}));
+    }
 }
 
 }  // namespace convgrad::test

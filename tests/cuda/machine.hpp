@@ -64,6 +64,9 @@ private:
     std::size_t bytes_ = 0, room_ = 0, start_ = 0;  // start: of the data
 };
 
+/// Puts a NaN or an infinity somewhere into half of what the problem of a workbench reads.
+void plant_special_values(workbench &bench, rng &random);
+
 /// Runs the problem of a workbench on the GPU, its results where the workbench compares them.
 class gpu_bench {
 public:

@@ -100,14 +100,7 @@ TEST(cuda_random, special_values_as_in_the_reference) {
         rng random(seed);
         const problem p = random_problem(random, 2e4);
         bench.load(p, fill::integers, seed);
-        for (const role r : all_roles) {
-            if (bench.is_written(r) || span_of(p, r) == 0 || !random.chance(0.5)) continue;
-            const auto extents = extents_of(p, r);
-            dim offset = 0;
-            for (const extent &e : extents) offset += random.between(0, e.length - 1) * e.stride;
-            const double inf = std::numeric_limits<double>::infinity();
-            bench.write(r, offset, random.pick({std::nan(""), inf, -inf}));
-        }
+        plant_special_values(bench, random);
         bench.run_reference();
         run_all(gpu, bench, [&](const std::string &algorithm) {
             const std::string difference = bench.compare_bounded();
