@@ -350,6 +350,29 @@ work_counts narrow_weights_work(const problem_sizes &s, const kernel_set &k) {
     return w;
 }
 
+/// Groups of a task of the weights gradient of eight channels by eight, and positions of its tiles.
+double eights_together(const problem_sizes &s) {
+    return 2 * parts_of(32, 2 * std::min(s.ic, s.oc));
+}
+double eights_tile(const problem_sizes &s, const kernel_set &k) {
+    return std::max(1.0, k.k_per_unit * 32768 / (eights_together(s) * (s.ic + s.oc)));
+}
+
+work_counts grouped_weights_work(const problem_sizes &s, const kernel_set &k) {
+    const double blocks = s.ic / 8 * (s.oc / 8), planes = s.x[0].kernel * s.x[1].kernel;
+    const double tiles = s.maps * parts_of(s.dst_positions, eights_tile(s, k));
+    const double units = s.maps * s.x[0].pairs * s.x[1].pairs * s.x[2].dst / k.k_per_unit;
+    work_counts w;
+    w.steps = units * blocks * (s.x[2].kernel * 64 / k.lanes + parts_of(s.x[2].kernel, 3));
+    w.runs = units / s.x[2].dst * blocks * parts_of(s.x[2].kernel, 3);
+    w.calls = tiles * planes * blocks * parts_of(s.x[2].kernel, 3);
+    w.partial = tiles * s.ic * s.oc * s.taps;
+    add_both(w, s, s.maps, s.ic, s.oc, false, false, s.in_step);
+    w.rows = s.patch_rows * s.segments + s.maps * s.x[0].dst * s.x[1].dst;
+    w.weights = s.groups * s.ic * s.oc * s.taps;
+    return w;
+}
+
 work_counts pointwise_work(const problem_sizes &s, const kernel_set &k) {
     const double positions = s.x[2].src, step = 2.0 * k.lanes;
     const block_steps b = in_pieces(k, s.out_c, 2);
@@ -503,6 +526,16 @@ prediction predict_narrow(const problem_sizes &s, const kernel_set &k) {
     return {spread_seconds(s) + halves * seconds_with(cost_kind::narrow_data, w, k),
         data_bytes(s, w.weights, 1 << 20, 256 << 10),
         data_pieces(s, 256 << 10, 10, narrow_groups(s))};
+}
+
+prediction predict_grouped(const problem_sizes &s, const kernel_set &k) {
+    if (s.empty) return nothing;
+    return {
+        spread_seconds(s) + seconds_with(cost_kind::grouped_weights, grouped_weights_work(s, k), k),
+        gradient_bytes(s, 128 << 10),
+        // Tiles are halved where they are few.
+        gradient_pieces(
+            s, k, std::min(eights_tile(s, k), s.dst_positions) / 2, eights_together(s))};
 }
 
 prediction predict_merged(const problem_sizes &s, const kernel_set &k) {
