@@ -212,6 +212,11 @@ bool regular_input(const problem_sizes &s) {
            || (in.x[2] == 1 && (one_row || in.x[1] == (s.forward ? s.p.x[2].src : s.p.x[2].dst)));
 }
 
+/// Groups of a task of the narrow drivers.
+double narrow_groups(const problem_sizes &s) {
+    return std::min(std::max(1.0, floor_of(64 / std::max(s.ic, s.oc))), s.groups);
+}
+
 /// Whether narrow_data has channels side by side (see quad_product).
 bool narrow_quads(const problem_sizes &s, const kernel_set &k) {
     const double unit = 4.0 * k.k_per_unit;
@@ -222,28 +227,45 @@ bool narrow_quads(const problem_sizes &s, const kernel_set &k) {
     return divides(unit, s.in_c) || (2 * s.in_c == unit && divides(2, s.groups));
 }
 
-work_counts narrow_quads_work(const problem_sizes &s, const kernel_set &k) {
+/// The same by whole vectors of outputs.
+bool narrow_vectors(const problem_sizes &s, const kernel_set &k) {
+    return k.quad_product == nullptr && k.lanes >= 8 && s.in_last && s.in_c <= 64
+           && divides(k.lanes, s.out_c);
+}
+
+work_counts narrow_pixels_work(const problem_sizes &s, const kernel_set &k) {
     const axis_sizes &d = s.x[0], &h = s.x[1], &r = s.x[2];
-    const double unit = 4.0 * k.k_per_unit, together = s.in_c < unit ? 2 : 1;
-    const double vectors = s.out_c / 4, full = floor_of(vectors / 4);
-    const block_steps four = in_pieces(k, r.length, 4);
-    const block_steps rest = in_pieces(k, r.length, static_cast<int>(vectors - 4 * full));
-    const double blocks = full * four.blocks + rest.blocks, maps = s.maps / together;
+    const bool quads = k.quad_product != nullptr;
+    const double unit = quads ? 4.0 * k.k_per_unit : 1, together = s.in_c < unit ? 2 : 1;
+    const double vectors = s.out_c / (quads ? 4 : k.lanes);
+    const double step = quads ? 4 : parts_of(vectors, parts_of(vectors, 3));
+    const double whole_steps = floor_of(vectors / step);
+    const block_steps each = in_pieces(k, r.length, static_cast<int>(step));
+    const block_steps rest = in_pieces(k, r.length, static_cast<int>(vectors - step * whole_steps));
+    const double blocks = whole_steps * each.blocks + rest.blocks, maps = s.maps / together;
     const double row_taps = maps * d.pairs * h.pairs * r.kernel;
     work_counts w;
-    w.steps = row_taps * parts_of(s.in_c, unit) * (full * four.cycles + rest.cycles);
+    w.steps = row_taps * parts_of(s.in_c, unit) * (whole_steps * each.cycles + rest.cycles);
     w.runs = row_taps * blocks;
     w.calls = maps * d.results * h.results * r.phases * blocks;
     add(w, s.maps, {s.in_last, false, s.in_step, s.in_c, s.in_positions});
     if (!s.in_last) w.copied = 2 * s.maps * s.in_c * s.in_positions;  // turned to another place
     w.rows = s.patch_rows * s.segments;
     add_results(w, s, false);
+    if (quads) return w;
+    // Positions that are packed, twice as long where a vector is left incomplete.
+    const double groups = narrow_groups(s), channels = groups * s.in_c;
+    w.lines = s.maps / groups * s.in_positions * (divides(k.lanes, channels) ? 1 : 2);
+    if (s.out_last) {  // the rates are of results that are transposed
+        w.copied += w.results_last;
+        w.results_last = 0;
+    }
     w.weights = s.groups * s.taps * s.in_c * s.out_c;
     return w;
 }
 
 work_counts narrow_data_work(const problem_sizes &s, const kernel_set &k) {
-    if (narrow_quads(s, k)) return narrow_quads_work(s, k);
+    if (narrow_quads(s, k) || narrow_vectors(s, k)) return narrow_pixels_work(s, k);
     const axis_sizes &d = s.x[0], &h = s.x[1], &r = s.x[2];
     const double chunks = parts_of(s.in_c, 64);
     const auto rows_cost = [&](double rows) {
@@ -320,10 +342,7 @@ work_counts folded_weights_work(const problem_sizes &s, const kernel_set &k) {
     return w;
 }
 
-/// Groups of a task of the narrow weights gradient, and positions of its tiles.
-double narrow_groups(const problem_sizes &s) {
-    return std::min(std::max(1.0, floor_of(64 / std::max(s.ic, s.oc))), s.groups);
-}
+/// Positions of a tile of the narrow weights gradient.
 double narrow_tile(const problem_sizes &s) {
     return std::max(1.0, 65536 / (narrow_groups(s) * (s.ic + s.oc)));
 }
