@@ -101,6 +101,7 @@ void narrow_data::multiply_pixels(scratch &s, const task &t) const {
     args.a_m = pixel_bytes_;
     args.a_step = quads_ ? 16 : 4;
     args.b_step = vector_bytes * vectors;
+    const dim group_bytes = taps_ * args.k * args.b_step;  // of weights
     args.ld_out = roles_.out.x[2] * walk_[2].out_step;
     auto *out = static_cast<std::uint16_t *>(roles_.output(*t.data));
     for (const conv_phase &f : taps_of_.phases) {
@@ -120,8 +121,7 @@ void narrow_data::multiply_pixels(scratch &s, const task &t) const {
                     for (dim v = 0; v < vectors; v += step) {
                         const auto n = static_cast<int>(std::min(step, vectors - v));
                         const dim blocks = div_up(length[2], kernels_.max_m[n]);
-                        args.b = s.weights + g / together * taps_ * args.k * args.b_step
-                                 + vector_bytes * v;
+                        args.b = s.weights + g / together * group_bytes + vector_bytes * v;
                         for (dim i = 0; i < blocks; ++i) {
                             const dim x = length[2] * i / blocks,
                                       m = length[2] * (i + 1) / blocks - x;
