@@ -255,7 +255,7 @@ work_counts narrow_pixels_work(const problem_sizes &s, const kernel_set &k) {
     if (quads) return w;
     // Positions that are packed, twice as long where a vector is left incomplete.
     const double groups = narrow_groups(s), channels = groups * s.in_c;
-    w.lines = s.maps / groups * s.in_positions * (divides(k.lanes, channels) ? 1 : 2);
+    w.tasks = s.maps / groups * s.in_positions * (divides(k.lanes, channels) ? 1 : 2);
     if (s.out_last) {  // the rates are of results that are transposed
         w.copied += w.results_last;
         w.results_last = 0;
