@@ -12,6 +12,7 @@
 #include "cpu/folded_data.hpp"
 #include "cpu/folded_weights.hpp"
 #include "cpu/gathered.hpp"
+#include "cpu/grouped_weights.hpp"
 #include "cpu/long_kernel.hpp"
 #include "cpu/merged_weights.hpp"
 #include "cpu/narrow_data.hpp"
@@ -192,6 +193,8 @@ constexpr method folded{keeps_folded, fits_folded_form, with_lists<predict_folde
     make_either<folded_data, folded_weights>};
 constexpr method merged{
     keeps_sums, fits_simple<fits_merged>, with_lists<predict_merged>, make<merged_weights>};
+constexpr method grouped{
+    keeps_sums, fits_simple<fits_grouped>, with_lists<predict_grouped>, make<grouped_weights>};
 constexpr method narrow{
     keeps_sums, fits_narrow, with_lists<predict_narrow>, make_either<narrow_data, narrow_weights>};
 constexpr method pointwise{
@@ -220,6 +223,8 @@ constexpr form forms[] = {
     {"folded.amx", &folded, operand_format::amx},
     {"merged.amx", &merged, operand_format::amx},
     {"merged.dot2", &merged, operand_format::dot2},
+    {"grouped.dot2", &grouped, operand_format::dot2},
+    {"grouped.fma", &grouped, operand_format::fma},
     {"narrow.dot2", &narrow, operand_format::dot2},
     {"narrow.fma", &narrow, operand_format::fma},
     {"folded.dot2", &folded, operand_format::dot2},

@@ -212,6 +212,11 @@ bool regular_input(const problem_sizes &s) {
            || (in.x[2] == 1 && (one_row || in.x[1] == (s.forward ? s.p.x[2].src : s.p.x[2].dst)));
 }
 
+/// Groups of a task of the narrow drivers.
+double narrow_groups(const problem_sizes &s) {
+    return std::min(std::max(1.0, floor_of(64 / std::max(s.ic, s.oc))), s.groups);
+}
+
 /// Whether narrow_data has channels side by side (see quad_product).
 bool narrow_quads(const problem_sizes &s, const kernel_set &k) {
     const double unit = 4.0 * k.k_per_unit;
@@ -222,28 +227,45 @@ bool narrow_quads(const problem_sizes &s, const kernel_set &k) {
     return divides(unit, s.in_c) || (2 * s.in_c == unit && divides(2, s.groups));
 }
 
-work_counts narrow_quads_work(const problem_sizes &s, const kernel_set &k) {
+/// The same by whole vectors of outputs.
+bool narrow_vectors(const problem_sizes &s, const kernel_set &k) {
+    return k.quad_product == nullptr && k.lanes >= 8 && s.in_last && s.in_c <= 64
+           && divides(k.lanes, s.out_c);
+}
+
+work_counts narrow_pixels_work(const problem_sizes &s, const kernel_set &k) {
     const axis_sizes &d = s.x[0], &h = s.x[1], &r = s.x[2];
-    const double unit = 4.0 * k.k_per_unit, together = s.in_c < unit ? 2 : 1;
-    const double vectors = s.out_c / 4, full = floor_of(vectors / 4);
-    const block_steps four = in_pieces(k, r.length, 4);
-    const block_steps rest = in_pieces(k, r.length, static_cast<int>(vectors - 4 * full));
-    const double blocks = full * four.blocks + rest.blocks, maps = s.maps / together;
+    const bool quads = k.quad_product != nullptr;
+    const double unit = quads ? 4.0 * k.k_per_unit : 1, together = s.in_c < unit ? 2 : 1;
+    const double vectors = s.out_c / (quads ? 4 : k.lanes);
+    const double step = quads ? 4 : parts_of(vectors, parts_of(vectors, 3));
+    const double whole_steps = floor_of(vectors / step);
+    const block_steps each = in_pieces(k, r.length, static_cast<int>(step));
+    const block_steps rest = in_pieces(k, r.length, static_cast<int>(vectors - step * whole_steps));
+    const double blocks = whole_steps * each.blocks + rest.blocks, maps = s.maps / together;
     const double row_taps = maps * d.pairs * h.pairs * r.kernel;
     work_counts w;
-    w.steps = row_taps * parts_of(s.in_c, unit) * (full * four.cycles + rest.cycles);
+    w.steps = row_taps * parts_of(s.in_c, unit) * (whole_steps * each.cycles + rest.cycles);
     w.runs = row_taps * blocks;
     w.calls = maps * d.results * h.results * r.phases * blocks;
     add(w, s.maps, {s.in_last, false, s.in_step, s.in_c, s.in_positions});
     if (!s.in_last) w.copied = 2 * s.maps * s.in_c * s.in_positions;  // turned to another place
     w.rows = s.patch_rows * s.segments;
     add_results(w, s, false);
+    if (quads) return w;
+    // Positions that are packed, twice as long where a vector is left incomplete.
+    const double groups = narrow_groups(s), channels = groups * s.in_c;
+    w.tasks = s.maps / groups * s.in_positions * (divides(k.lanes, channels) ? 1 : 2);
+    if (s.out_last) {  // the rates are of results that are transposed
+        w.copied += w.results_last;
+        w.results_last = 0;
+    }
     w.weights = s.groups * s.taps * s.in_c * s.out_c;
     return w;
 }
 
 work_counts narrow_data_work(const problem_sizes &s, const kernel_set &k) {
-    if (narrow_quads(s, k)) return narrow_quads_work(s, k);
+    if (narrow_quads(s, k) || narrow_vectors(s, k)) return narrow_pixels_work(s, k);
     const axis_sizes &d = s.x[0], &h = s.x[1], &r = s.x[2];
     const double chunks = parts_of(s.in_c, 64);
     const auto rows_cost = [&](double rows) {
@@ -320,10 +342,7 @@ work_counts folded_weights_work(const problem_sizes &s, const kernel_set &k) {
     return w;
 }
 
-/// Groups of a task of the narrow weights gradient, and positions of its tiles.
-double narrow_groups(const problem_sizes &s) {
-    return std::min(std::max(1.0, floor_of(64 / std::max(s.ic, s.oc))), s.groups);
-}
+/// Positions of a tile of the narrow weights gradient.
 double narrow_tile(const problem_sizes &s) {
     return std::max(1.0, 65536 / (narrow_groups(s) * (s.ic + s.oc)));
 }
@@ -347,6 +366,29 @@ work_counts narrow_weights_work(const problem_sizes &s, const kernel_set &k) {
     add_both(w, s, s.maps, s.ic, s.oc, false, false, s.in_step);
     w.rows = s.patch_rows * s.segments + s.maps * s.x[0].dst * s.x[1].dst;
     w.weights = s.groups * rows * s.oc;
+    return w;
+}
+
+/// Groups of a task of the weights gradient of eight channels by eight, and positions of its tiles.
+double eights_together(const problem_sizes &s) {
+    return 2 * parts_of(32, 2 * std::min(s.ic, s.oc));
+}
+double eights_tile(const problem_sizes &s, const kernel_set &k) {
+    return std::max(1.0, k.k_per_unit * 32768 / (eights_together(s) * (s.ic + s.oc)));
+}
+
+work_counts grouped_weights_work(const problem_sizes &s, const kernel_set &k) {
+    const double blocks = s.ic / 8 * (s.oc / 8), planes = s.x[0].kernel * s.x[1].kernel;
+    const double tiles = s.maps * parts_of(s.dst_positions, eights_tile(s, k));
+    const double units = s.maps * s.x[0].pairs * s.x[1].pairs * s.x[2].dst / k.k_per_unit;
+    work_counts w;
+    w.steps = units * blocks * (s.x[2].kernel * 64 / k.lanes + parts_of(s.x[2].kernel, 3));
+    w.runs = units / s.x[2].dst * blocks * parts_of(s.x[2].kernel, 3);
+    w.calls = tiles * planes * blocks * parts_of(s.x[2].kernel, 3);
+    w.partial = tiles * s.ic * s.oc * s.taps;
+    add_both(w, s, s.maps, s.ic, s.oc, false, false, s.in_step);
+    w.rows = s.patch_rows * s.segments + s.maps * s.x[0].dst * s.x[1].dst;
+    w.weights = s.groups * s.ic * s.oc * s.taps;
     return w;
 }
 
@@ -503,6 +545,16 @@ prediction predict_narrow(const problem_sizes &s, const kernel_set &k) {
     return {spread_seconds(s) + halves * seconds_with(cost_kind::narrow_data, w, k),
         data_bytes(s, w.weights, 1 << 20, 256 << 10),
         data_pieces(s, 256 << 10, 10, narrow_groups(s))};
+}
+
+prediction predict_grouped(const problem_sizes &s, const kernel_set &k) {
+    if (s.empty) return nothing;
+    return {
+        spread_seconds(s) + seconds_with(cost_kind::grouped_weights, grouped_weights_work(s, k), k),
+        gradient_bytes(s, 128 << 10),
+        // Tiles are halved where they are few.
+        gradient_pieces(
+            s, k, std::min(eights_tile(s, k), s.dst_positions) / 2, eights_together(s))};
 }
 
 prediction predict_merged(const problem_sizes &s, const kernel_set &k) {

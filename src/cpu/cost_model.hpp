@@ -102,6 +102,7 @@ enum class cost_kind : std::uint8_t {
     plane_weights,
     winograd_data,
     winograd_weights,
+    grouped_weights,
 };
 
 /// Nanoseconds of each on a nominal core. Formats fma and dot2 only.
@@ -128,6 +129,7 @@ prediction predict_tiled(const problem_sizes &s, const kernel_set &kernels);
 bool worth_stacking(const conv::problem &p, const kernel_set &kernels);
 prediction predict_folded(const problem_sizes &s, const kernel_set &kernels);
 prediction predict_narrow(const problem_sizes &s, const kernel_set &kernels);
+prediction predict_grouped(const problem_sizes &s, const kernel_set &kernels);
 prediction predict_merged(const problem_sizes &s, const kernel_set &kernels);
 prediction predict_pointwise(const problem_sizes &s, const kernel_set &kernels);
 prediction predict_gathered(const problem_sizes &s, const kernel_set &kernels);  // gathered.cpp

@@ -10,7 +10,7 @@
 namespace convgrad::cpu {
 namespace {
 
-constexpr std::size_t kinds = 14;
+constexpr std::size_t kinds = 15;
 using rate_table = work_counts[kinds];
 
 // In the order of cost_kind. Nanoseconds.
@@ -137,6 +137,18 @@ constexpr rate_table avx512_fma = {
         .gathered = 0.0217,
         .weights = 0.151,
         .spilled = 0.175},
+    // grouped_weights
+    {.steps = 0.32,
+        .runs = 2,
+        .calls = 30,
+        .rows = 12,
+        .copied = 0.08,
+        .turned = 0.2,
+        .gathered = 0.35,
+        .far = 0.6,
+        .lines = 1,
+        .weights = 0.5,
+        .partial = 0.1},
 };
 
 constexpr rate_table avx512_dot2 = {
@@ -230,6 +242,18 @@ constexpr rate_table avx512_dot2 = {
     {},
     // winograd_weights
     {},
+    // grouped_weights
+    {.steps = 0.31,
+        .runs = 2,
+        .calls = 30,
+        .rows = 20,
+        .copied = 0.03,
+        .turned = 0.14,
+        .gathered = 0.4,
+        .far = 0.5,
+        .lines = 0.5,
+        .weights = 0.5,
+        .partial = 0.1},
 };
 
 constexpr rate_table avx2_fma = {
@@ -289,6 +313,7 @@ constexpr rate_table avx2_fma = {
     // narrow_data
     {.steps = 0.31,
         .runs = 0.221,
+        .tasks = 7,
         .rows = 22.5,
         .copied = 0.295,
         .turned = 0.156,
@@ -353,6 +378,18 @@ constexpr rate_table avx2_fma = {
         .gathered = 0.105,
         .weights = 0.821,
         .spilled = 0.392},
+    // grouped_weights
+    {.steps = 0.28,
+        .runs = 3,
+        .calls = 30,
+        .rows = 20,
+        .copied = 0.1,
+        .turned = 0.6,
+        .gathered = 2,
+        .far = 3,
+        .lines = 1,
+        .weights = 1,
+        .partial = 0.2},
 };
 
 constexpr rate_table portable_fma = {
@@ -474,6 +511,18 @@ constexpr rate_table portable_fma = {
         .weights = 1.19,
         .partial = 13.5,
         .spilled = 0.647},
+    // grouped_weights
+    {.steps = 0.6,
+        .runs = 3,
+        .calls = 30,
+        .rows = 60,
+        .copied = 0.6,
+        .turned = 0.8,
+        .gathered = 1.5,
+        .far = 2.5,
+        .lines = 4,
+        .weights = 2,
+        .partial = 0.5},
 };
 
 }  // namespace

@@ -72,6 +72,12 @@ bool narrow_data::in_quads() const {
            || (2 * roles_.in_c == quad_channels() && p_.groups % 2 == 0 && groups_ % 2 == 0);
 }
 
+/// What has quads is as fast by them, and vectors of four lanes were not measured.
+bool narrow_data::in_vectors() const {
+    return kernels_.quad_product == nullptr && kernels_.lanes >= 8 && chunks_ == 1
+           && roles_.in.c == 1 && roles_.out_c % kernels_.lanes == 0;
+}
+
 void narrow_data::choose(int threads) {
     chunks_ = div_up(roles_.in_c, channels_wanted);
     k_chunk_ = round_up_to(div_up(roles_.in_c, chunks_), kernels_.k_per_unit);
@@ -83,7 +89,7 @@ void narrow_data::choose(int threads) {
                    + roles_.out_c
                          * static_cast<dim>(walk_[0].phases.size() * walk_[1].phases.size()
                                             * walk_[2].phases.size()));
-    if (in_quads()) {  // a row of C at a time, and whole lines of 16-bit values too
+    if (in_quads() || in_vectors()) {  // a row of C at a time, and whole lines of 16-bit values too
         if (roles_.in.c == 1) groups_ = std::min(kernels_.k_per_unit * groups_, p_.groups);
         each = 4 * groups_ * units(roles_.in_c);
     }
@@ -104,7 +110,8 @@ void narrow_data::settle() {
         tiles_[a] = div_up(walk_[a].longest, tile_[a]);
     }
     const dim slack = most_vectors * kernels_.lanes;
-    pixels_ = in_quads();
+    quads_ = in_quads();
+    pixels_ = quads_ || in_vectors();
     stage_rows_ = 0;
     if (pixels_ && roles_.in.c != 1) {
         const input_range met = patch_range(walk_[1], patch_[1]);
@@ -121,8 +128,8 @@ void narrow_data::settle() {
     for (std::size_t tap = 0; tap < taps_of_.patch.size(); ++tap) {
         const auto index = static_cast<dim>(tap);
         tap_patch_.push_back((pixels_ ? pixel_bytes_ : 4) * taps_of_.patch[tap]);
-        tap_packed_.push_back(pixels_ ? 64 * index * quad_units() * quad_vectors()
-                                      : 4 * index * units(k_chunk_) * roles_.out_c);
+        tap_packed_.push_back(quads_ ? 64 * index * quad_units() * quad_vectors()
+                                     : 4 * index * units(k_chunk_) * roles_.out_c);
     }
     d_rows_ = d_pitch_ = 0;
     for (const conv_phase &f : taps_of_.phases)
@@ -316,7 +323,7 @@ void narrow_data::run_task(scratch &s, const task &t, const task *next) const {
 /// [group][tap][unit of reduced channels][output channel], or
 /// [group][row of taps][unit of reduced channels][tap of the row][output channel]
 void narrow_data::pack_weights(scratch &s, const task &t, dim chunk) const {
-    if (pixels_) return pack_quads(s, t);
+    if (quads_) return pack_quads(s, t);
     const dim channels = chunk_channels(chunk), all = units(k_chunk_), each = kernels_.k_per_unit;
     char *chunk_weights = s.weights + (keep_weights_ ? 4 * chunk * weights_units() : 0);
     unit_writer unit{kernels_, {}};
@@ -516,7 +523,8 @@ std::string narrow_data::describe() const {
     if (tasks_ == 0) return "nothing to sum";
     const auto n = [](dim v) { return std::to_string(v); };
     return "tile " + n(tile_[0]) + "x" + n(tile_[1]) + "x" + n(tile_[2])
-           + (pixels_        ? ", vectors of quads, "
+           + (quads_         ? ", vectors of quads, "
+               : pixels_     ? ", vectors of channels, "
                : d_rows_ > 0 ? ", vectors along positions, rows of taps together, "
                              : ", vectors along positions, ")
            + n(groups_) + " groups a task, chunk " + n(k_chunk_) + " of " + n(roles_.in_c)

@@ -39,6 +39,7 @@ private:
     void choose(int threads);
     /// Whether channels may stay side by side.
     [[nodiscard]] bool in_quads() const;
+    [[nodiscard]] bool in_vectors() const;
     /// Whether the input is planes that become channels side by side before they are packed.
     [[nodiscard]] bool turns_planes() const;
     [[nodiscard]] dim rows_of_c() const;
@@ -113,8 +114,9 @@ private:
     dim plane_pitch_ = 0;
     dim d_pitch_ = 0, d_rows_ = 0;       // floats from row to row of D (narrow_rows.cpp), its rows
     dim groups_ = 1, group_blocks_ = 1;  // groups of one task
-    // Channels stay side by side, in the patch and in C: small groups of NXC, see quad_product.
-    bool pixels_ = false;
+    // Channels stay side by side, in the patch and in C: small groups of NXC, whose outputs fill
+    // vectors or are multiplied in quads (see quad_product).
+    bool pixels_ = false, quads_ = false;
     dim stage_rows_ = 0;   // planes that are turned: rows of a tile's input
     dim c_rows_ = 1;       // rows of results that leave together then
     dim pixel_bytes_ = 0;  // from position to position of the patch then

@@ -1,5 +1,5 @@
-// narrow_data with channels side by side (see quad_product in kernels.hpp): nothing is transposed,
-// neither on the way in nor on the way out.
+// narrow_data with channels side by side, by whole vectors of outputs or in quads (see quad_product
+// in kernels.hpp): nothing is transposed, neither on the way in nor on the way out.
 #include <algorithm>
 #include <cstring>
 
@@ -8,7 +8,8 @@
 namespace convgrad::cpu {
 namespace {
 
-constexpr dim most_quads = 4;       // vectors of a product
+constexpr dim most_quads = 4;       // vectors of a product in quads,
+constexpr dim most_whole = 3;       // and of whole ones: 4 leave two rows to AVX2
 constexpr dim left_together = 128;  // results of a channel, on planes
 
 }  // namespace
@@ -86,18 +87,21 @@ value_range narrow_data::pack_pixels(const scratch &s, const task &t) const {
 }
 
 void narrow_data::multiply_pixels(scratch &s, const task &t) const {
-    const dim together = quad_groups(), vectors = quad_vectors(), columns = groups_ * roles_.out_c;
-    const dim weights_bytes = 64 * taps_ * quad_units() * vectors;
+    const dim together = quads_ ? quad_groups() : 1, columns = groups_ * roles_.out_c;
+    const dim wide = quads_ ? 4 : kernels_.lanes, vectors = roles_.out_c / wide;  // of outputs
+    const dim step = quads_ ? most_quads : div_up(vectors, div_up(vectors, most_whole));
+    const dim vector_bytes = 4 * dim{kernels_.lanes};
     // Whole groups of pairs leave from registers where nothing follows.
     const bool leaves = kernels_.k_per_unit > 1 && together == 1 && vectors % 2 == 0
                         && roles_.out.c == 1 && !p_.bias && !p_.add && !p_.relu && !p_.accumulate
                         && !(s.weights_range.nonfinite && t.padded);
     product_args args{};
-    args.k = quad_units();
+    args.k = quads_ ? quad_units() : roles_.in_c;
     args.ldc = columns;
     args.a_m = pixel_bytes_;
-    args.a_step = 16;
-    args.b_step = 64 * vectors;
+    args.a_step = quads_ ? 16 : 4;
+    args.b_step = vector_bytes * vectors;
+    const dim group_bytes = taps_ * args.k * args.b_step;  // of weights
     args.ld_out = roles_.out.x[2] * walk_[2].out_step;
     auto *out = static_cast<std::uint16_t *>(roles_.output(*t.data));
     for (const conv_phase &f : taps_of_.phases) {
@@ -114,21 +118,24 @@ void narrow_data::multiply_pixels(scratch &s, const task &t) const {
                 const dim among = h % c_rows_;  // rows that leave together
                 float *c = s.c + among * length[2] * columns;
                 for (dim g = 0; g < t.groups; g += together, s.ask())
-                    for (dim v = 0; v < vectors; v += most_quads) {
-                        const auto n = static_cast<int>(std::min(most_quads, vectors - v));
+                    for (dim v = 0; v < vectors; v += step) {
+                        const auto n = static_cast<int>(std::min(step, vectors - v));
                         const dim blocks = div_up(length[2], kernels_.max_m[n]);
-                        args.b = s.weights + g / together * weights_bytes + 64 * v;
+                        args.b = s.weights + g / together * group_bytes + vector_bytes * v;
                         for (dim i = 0; i < blocks; ++i) {
                             const dim x = length[2] * i / blocks,
                                       m = length[2] * (i + 1) / blocks - x;
                             args.a =
                                 s.patch + (row + x) * pixel_bytes_ + 4 * units(g * roles_.in_c);
-                            args.c = c + x * columns + g * roles_.out_c + 4 * v;
+                            args.c = c + x * columns + g * roles_.out_c + wide * v;
                             if (leaves)
                                 args.out = out + row_at(roles_.out, t, f, d, h) + x * args.ld_out
-                                           + g * roles_.out_c + 4 * v;
-                            kernels_.quad_product(
-                                args, static_cast<int>(m), n, together > 1 ? roles_.out_c : 0);
+                                           + g * roles_.out_c + wide * v;
+                            if (quads_)
+                                kernels_.quad_product(
+                                    args, static_cast<int>(m), n, together > 1 ? roles_.out_c : 0);
+                            else
+                                kernels_.product(args, static_cast<int>(m), n);
                         }
                     }
                 if (s.weights_range.nonfinite && t.padded) sum_carefully(t, f, d, h, length[2], c);

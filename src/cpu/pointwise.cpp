@@ -83,7 +83,9 @@ pointwise_data::pointwise_data(
     : p_(p), kernels_(kernels), roles_(p), buffered_(p.bias || p.add || p.relu) {
     const dim positions = p.x[2].src;
     const dim most = std::clamp<dim>(range_bytes / (4 * roles_.in_c) / step(), 2, 32) * step();
-    const int wanted = cut_threads(p, kernels);
+    // Short ranges read all weights for a few positions. No sum depends on its range, so that it
+    // may depend on the threads.
+    const int wanted = std::min(threads, cut_threads(p, kernels));
     for (tile_ = most; tile_ > step(); tile_ -= step()) {
         tiles_ = div_up(positions, tile_);
         const double skew = static_cast<double>(tiles_ * tile_) / static_cast<double>(positions);

@@ -21,9 +21,13 @@ std::vector<named> algorithms_of(const problem &p, std::uint64_t number) {
     for (const isa set : usable_fma_isas()) all.push_back({"folded.fma", set});
     if (p.what == pass::backward_weights) {
         if (p.type == data_type::bf16) all.push_back({"folded.dot2", isa::avx512_bf16});
-        if (p.groups > 1) all.push_back({"merged.amx", isa::amx_bf16});
-        if (p.groups > 1 && p.type == data_type::bf16)
-            all.push_back({"merged.dot2", isa::avx512_bf16});
+        if (p.ic % 8 == 0 && p.oc % 8 == 0) {
+            for (const isa set : usable_fma_isas()) all.push_back({"grouped.fma", set});
+            if (p.type == data_type::bf16) all.push_back({"grouped.dot2", isa::avx512_bf16});
+        }
+        const bool merges = p.groups > 1 && std::max(p.ic, p.oc) <= 8;
+        if (merges) all.push_back({"merged.amx", isa::amx_bf16});
+        if (merges && p.type == data_type::bf16) all.push_back({"merged.dot2", isa::avx512_bf16});
     } else {
         all.push_back({"folded.amx", isa::amx_bf16});
         for (const isa set : usable_fma_isas()) all.push_back({"narrow.fma", set});
@@ -76,6 +80,16 @@ std::vector<problem> problems(pass what, data_type type) {
             make_axis(21, 3, 1, 1, 1, 1));
         add(few(2, 2, 70), one, make_axis(9, 3, 1, 1, 1, 1), make_axis(37, 5, 1, 3, 6, 6));
         add(groups(1, 3, 20, 1), one, make_axis(6, 4, 2, 1, 1, 1), make_axis(18, 4, 2, 1, 1, 1));
+    }
+    // Eight channels by eight: images and tiles that are paired or left over, tiles of unequal
+    // length, more taps in a row than go at once, groups that do not fill a panel.
+    if (what == pass::backward_weights) {
+        add(groups(3, 4, 8, 8), one, make_axis(7, 3, 1, 1, 1, 1), make_axis(31, 3, 1, 1, 1, 1));
+        add(groups(1, 10, 8, 8), one, make_axis(25, 3, 1, 1, 1, 1), make_axis(33, 3, 1, 1, 1, 1));
+        add(groups(2, 3, 16, 8), one, make_axis(5, 3, 2, 1, 1, 1), make_axis(17, 5, 2, 1, 2, 2));
+        add(groups(1, 2, 8, 24), make_axis(3, 3, 1, 2, 2, 2), one, make_axis(9, 7, 3, 1, 4, 4));
+        add(groups(3, 1, 24, 16), one, make_axis(6, 2, 1, 3, 3, 0), make_axis(11, 4, 1, 2, 3, 3));
+        add(groups(1, 6, 8, 8), one, one, make_axis(700, 3, 1, 1, 5, 0));
     }
     // More reduced channels than are packed at once, and an odd number of them.
     add(few(1, 131, 67), one, make_axis(5, 3, 1, 1, 1, 1), make_axis(6, 3, 1, 1, 1, 1));

@@ -218,7 +218,7 @@ std::string compare(const workbench &bench, fill how, const run_report &did) {
 }
 
 /// 1×1 (with a stride or without) or 3×3 taps of as many channels as Winograd's tiles are accurate
-/// for: few random problems are such.
+/// for, or groups of eight: few random problems are such.
 problem ordinary_layer(rng &random) {
     problem p;
     p.what = random.pick({pass::forward, pass::backward_data, pass::backward_weights});
@@ -226,6 +226,10 @@ problem ordinary_layer(rng &random) {
     p.mb = 1;
     p.ic = random.between(16, 20);
     p.oc = random.between(16, 20);
+    if (random.chance(0.2)) {
+        p.groups = 2;
+        p.ic = p.oc = 8;
+    }
     const dim taps = random.pick({1, 3}), stride = taps == 1 ? random.pick({1, 2}) : 1;
     for (std::size_t a = 1; a < 3; ++a)
         p.x[a] = make_axis(random.between(3, 7), taps, stride, 1, taps / 2, taps / 2);

@@ -62,6 +62,8 @@ struct format_limits {
 /// Rows of a tile, and its bytes.
 inline constexpr dim amx_tile_rows = 16, amx_tile_bytes = 1024;
 inline constexpr dim tile_block = 2 * amx_tile_rows;  // rows of C that a product takes
+/// Channels on each side of group_gradient(), and its taps.
+inline constexpr dim gradient_channels = 8, most_gradient_taps = 3;
 
 struct product_args {
     const char *a;
@@ -179,6 +181,11 @@ struct kernel_set {
     /// go to C `next_group` floats further; 0: one group, which may leave as bf16 (`out`) if its
     /// vectors are even in number. Does not accumulate. Null: there is none.
     void (*quad_product)(const product_args &args, int m, int vectors, dim next_group) = nullptr;
+
+    /// C[tap][o][i] (+)= Σ_runs Σ_k a_run[tap_at[tap] + k][i] · b_run[k][o] for eight channels i of
+    /// A by eight o of B, whose units lie side by side; at most `most_gradient_taps` taps, tap_at
+    /// in bytes. Not amx.
+    void (*group_gradient)(const product_args &args, const dim *tap_at, int taps) = nullptr;
 
     /// Channels become k: unit (k, x) at out + k·k_pitch + x·unit_bytes. Missing channels of the
     /// last unit are zero.

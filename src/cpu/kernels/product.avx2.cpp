@@ -14,6 +14,7 @@ namespace {
 
 #include "cpu/kernels/dot_vector.inl"
 #include "cpu/kernels/format_fma.inl"
+#include "cpu/kernels/group_gradient_vector.inl"
 #include "cpu/kernels/pack_vector.inl"
 #include "cpu/kernels/product_vector.inl"
 #include "cpu/kernels/store_vector.inl"
@@ -25,6 +26,7 @@ namespace {
 const kernel_set *fma_avx2(data_type, math_mode) {
     static constexpr kernel_set set = [] {
         kernel_set k = vector_kernels(isa::avx2, operand_format::fma);
+        k.group_gradient = group_gradient;
         k.dot = dot;
         for (int n = 1; n <= 4; ++n) k.max_dot[n] = V::max_dot[n];
         k.depthwise = depthwise_avx2;

@@ -18,6 +18,7 @@ inline V::acc V::madd(acc c, unit a, unit b) {
 
 #include "cpu/kernels/dot_vector.inl"
 #include "cpu/kernels/format_fma.inl"
+#include "cpu/kernels/group_gradient.inl"
 #include "cpu/kernels/pack_vector.inl"
 #include "cpu/kernels/product_vector.inl"
 #include "cpu/kernels/quad_product.inl"
@@ -31,6 +32,7 @@ const kernel_set *fma_avx512(data_type, math_mode) {
     static constexpr kernel_set set = [] {
         kernel_set k = vector_kernels(isa::avx512, operand_format::fma);
         k.quad_product = quad_product;
+        k.group_gradient = group_gradient;
         k.dot = dot;
         for (int n = 1; n <= 4; ++n) k.max_dot[n] = V::max_dot[n];
         k.depthwise = depthwise_avx512;

@@ -17,6 +17,7 @@ inline V::acc V::madd(acc c, unit a, unit b) {
 }
 
 #include "cpu/kernels/format_dot2.inl"
+#include "cpu/kernels/group_gradient.inl"
 #include "cpu/kernels/pack_vector.inl"
 #include "cpu/kernels/product_vector.inl"
 #include "cpu/kernels/quad_product.inl"
@@ -30,6 +31,7 @@ const kernel_set *dot2_avx512_bf16(data_type type, math_mode) {
     static constexpr kernel_set set = [] {
         kernel_set all = vector_kernels(isa::avx512_bf16, operand_format::dot2);
         all.quad_product = quad_product;
+        all.group_gradient = group_gradient;
         return all;
     }();
     return type == data_type::bf16 ? &set : nullptr;
