@@ -24,6 +24,13 @@ dim choose_spread(const axis_walk &walk, const std::vector<axis_tap> &taps, dim 
 
 template <typename T>
 void load_values(float *to, dim lanes, const T *from, dim stride, dim count, bool by_halves) {
+    if (stride == 1 && count == 2 * lanes && by_halves) {
+        for (dim i = 0; i < lanes; ++i) {
+            to[i] = conv::to_float(from[2 * i]);
+            to[lanes + i] = conv::to_float(from[2 * i + 1]);
+        }
+        return;
+    }
     for (dim i = 0; i < count; ++i)
         to[by_halves ? i % 2 * lanes + i / 2 : i] = conv::to_float(from[i * stride]);
 }
