@@ -23,8 +23,8 @@ double depthwise_positions(const problem_sizes &s, const kernel_set &k) {
 }
 
 work_counts depthwise_work(const problem_sizes &s, const kernel_set &k) {
-    // Pairs, of which data passes take a last vector alone.
-    const bool pairs = s.weights || merges_columns(s, k);
+    // Pairs, of which a last vector goes alone, if it is not of several positions.
+    const bool pairs = merges_columns(s, k);
     const double vectors =
         pairs ? 2 * parts_of(s.groups, 2.0 * k.lanes) : parts_of(s.groups, number(k.lanes));
     work_counts w;

@@ -15,6 +15,7 @@ namespace {
 constexpr dim tile_bytes = 256 << 10;    // of a task, in L2
 constexpr dim weights_bytes = 12 << 10;  // of a task, in L1
 constexpr dim tasks_per_thread = 8;
+constexpr dim alone_floats = 10 << 10;  // of weights, about 3 µs
 
 }  // namespace
 
@@ -108,8 +109,10 @@ depthwise_data::packed depthwise_data::prepare(
     fill_unreached(p_, roles_, walk_, kernels_, tasks_ == 0, data, threads);
     memory_walk memory(workspace);
     const packed to = lay_out(memory);
-    for_each_task(
-        threads.limited(workers_), blocks_, [&](int, dim block) { pack_weights(data, to, block); });
+    // Few weights are converted sooner than threads are called together.
+    const bool few = blocks_ * block_floats_ <= alone_floats;
+    for_each_task(threads.limited(few ? 1 : workers_), blocks_,
+        [&](int, dim block) { pack_weights(data, to, block); });
     return to;
 }
 

@@ -122,11 +122,13 @@ private:
     void run_columns(depthwise_gradient_args args, dim begin, dim end) const;
     void run_merged(depthwise_gradient_args args) const;
     void expect_unit(const conv::buffers &data, const unit &u, dim block, dim last_block) const;
-    [[nodiscard]] const float *in_order(const float *pair, float (&values)[max_pair]) const;
+    [[nodiscard]] const float *in_order(
+        const float *pair, dim block, float (&values)[max_pair]) const;
     void write_block(const conv::buffers &data, float *sums, dim block) const;
     double choose_groups();
     [[nodiscard]] dim part_floats() const { return blocks_ * block_floats_; }
     [[nodiscard]] dim channels_of(dim block) const;
+    [[nodiscard]] bool one_vector(dim block) const;
     [[nodiscard]] dim first_block(dim group) const { return blocks_ * group / block_groups_; }
 
     conv::problem p_;

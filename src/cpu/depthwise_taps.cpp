@@ -24,8 +24,16 @@ dim choose_spread(const axis_walk &walk, const std::vector<axis_tap> &taps, dim 
 
 template <typename T>
 void load_values(float *to, dim lanes, const T *from, dim stride, dim count, bool by_halves) {
-    for (dim i = 0; i < count; ++i)
-        to[by_halves ? i % 2 * lanes + i / 2 : i] = conv::to_float(from[i * stride]);
+    const dim step = by_halves ? 2 : 1;
+    for (dim half = 0; half < step; ++half) {
+        const dim each = (count - half + step - 1) / step, apart = step * stride;
+        const T *in = from + half * stride;
+        float *out = to + half * lanes;
+        if (apart == 1)
+            for (dim i = 0; i < each; ++i) out[i] = conv::to_float(in[i]);
+        else
+            for (dim i = 0; i < each; ++i) out[i] = conv::to_float(in[i * apart]);
+    }
 }
 
 }  // namespace

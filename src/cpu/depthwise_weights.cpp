@@ -82,6 +82,11 @@ dim depthwise_weights::channels_of(dim block) const {
     return std::min(pair_, p_.groups - block * pair_);
 }
 
+/// Whether a block's sums are those of one vector; positions that go together have pairs.
+bool depthwise_weights::one_vector(dim block) const {
+    return merged_.each == 1 && channels_of(block) <= kernels_.lanes;
+}
+
 depthwise_weights::unit depthwise_weights::make_unit(dim index) const {
     unit u{};
     u.row = index % row_tiles_ * rows_;
@@ -97,10 +102,14 @@ void depthwise_weights::execute(
     if (parts_ == 0) return taps_.write_zeros(p_, data);
     const sum_walk all = start(data, workspace, threads);
     for_each_task(threads.limited(threads_), parts_ * block_groups_, [&](int worker, dim index) {
-        const dim part = index / block_groups_;
-        all.run(worker, part, index % block_groups_, all.cut.begin(part), all.cut.begin(part + 1));
+        const dim part = index / block_groups_, group = index % block_groups_;
+        all.run(worker, part, group, all.cut.begin(part), all.cut.begin(part + 1));
+        if (parts_ > 1) return;  // alone sums are complete: no thread waits for another's
+        float *sums = static_cast<float *>(static_cast<void *>(workspace));
+        for (dim block = first_block(group); block < first_block(group + 1); ++block)
+            write_block(data, sums, block);
     });
-    all.finish(threads);
+    if (parts_ > 1) all.finish(threads);
 }
 
 void depthwise_weights::execute_alone(const conv::buffers &data, char *workspace) const {
@@ -185,6 +194,7 @@ void depthwise_weights::run_unit(
     const conv::buffers &data, depthwise_gradient_args &args, const unit &u, dim block) const {
     const dim size = static_cast<dim>(size_of(p_.type));
     args.elements = channels_of(block);
+    args.vector = one_vector(block);
     args.in = static_cast<const char *>(data.src)
               + size * (u.n * p_.src.n + block * pair_ + u.depth * walk_[0].in_step * p_.src.x[0])
               + u.row * args.in_row;
@@ -236,9 +246,15 @@ void depthwise_weights::run_merged(depthwise_gradient_args args) const {
 }
 
 /// A pair's elements in memory order, those of one channel added up; in `values` if they are not.
-const float *depthwise_weights::in_order(const float *pair, float (&values)[max_pair]) const {
-    if (p_.type != data_type::bf16 && merged_.each == 1) return pair;
-    for (dim i = 0; i < pair_; ++i) values[i] = pair[depthwise_slot(p_.type, kernels_.lanes, i)];
+const float *depthwise_weights::in_order(
+    const float *pair, dim block, float (&values)[max_pair]) const {
+    if (merged_.each == 1 && (p_.type != data_type::bf16 || one_vector(block))) return pair;
+    const dim lanes = kernels_.lanes, step = p_.type == data_type::bf16 ? 2 : 1,
+              second = step == 2 ? 1 : lanes;  // depthwise_slot(), two at a time
+    for (dim i = 0; i < lanes; ++i) {
+        values[step * i] = pair[i];
+        values[step * i + second] = pair[lanes + i];
+    }
     for (dim i = p_.groups; i < merged_.each * p_.groups; ++i) values[i % p_.groups] += values[i];
     return values;
 }
@@ -254,7 +270,7 @@ void depthwise_weights::write_block(const conv::buffers &data, float *sums, dim 
     float values[max_pair];
     for (std::size_t tap = 0; tap < order_.size(); ++tap, sum += pair_) {
         store_args args{};
-        args.c = in_order(sum, values);
+        args.c = in_order(sum, block, values);
         args.c_cs = 1;
         args.channels = channels;
         args.count = 1;

@@ -76,6 +76,9 @@ work_counts weights_work(const problem_sizes &s, const winograd_map &map, const 
     w.tasks = s.groups;
     add_transforms(w, s, s.p.src, all * ic);
     add_transforms(w, s, s.p.dst, all * oc);
+    // Rows of planes are taken apart into the residues of a stride (3×3 with stride 2, 64 channels
+    // on 128×128: as long as all products together).
+    if (!s.in_last && s.p.x[2].stride > 1) w.turned += 3 * all * ic;
     if (bytes > kept_tiles) w.spilled = all * (ic + oc);
     w.weights = points * ic * oc;
     if (bytes > one_block) w.partial = points * ic * oc * bytes / each_block;

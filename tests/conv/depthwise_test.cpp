@@ -144,6 +144,23 @@ TEST(depthwise, kernels_strides_and_dilation) {
         }
 }
 
+// Rows of few and of many runs, filters of one chain and of two, of lines that are held together
+// and a rest of them, and a last vector beside whole pairs.
+TEST(depthwise, runs_and_lines) {
+    workbench bench;
+    for (const dim height : {2, 3, 4, 5})
+        for (const dim width : {8, 29, 60}) {
+            for_each_case(1, 48, 1, [&](problem p, const kind &k, std::uint64_t seed) {
+                if (p.type == data_type::f16 && width > 8) return;
+                p.x[1] = make_axis(6, height, 1, 1, height / 2, height / 2);
+                p.x[2] = make_axis(width, width == 29 ? 5 : 3, 1, 1, 1, 1);
+                p.bias = p.what != pass::backward_weights && height == 3;
+                expect_exact(bench, p, k, seed);
+            });
+            if (HasFatalFailure()) return;
+        }
+}
+
 TEST(depthwise, one_and_three_dimensions) {
     workbench bench;
     for_each_case(2, 19, 1, [&](problem p, const kind &k, std::uint64_t seed) {

@@ -83,6 +83,7 @@ struct depthwise_gradient_args {
     dim chain_count;
     float *sums;
     dim elements;  // of the pair that exist
+    bool vector;   // at most one vector of them, in memory order
     dim rows, positions;
     dim first_row, first_position;
     dim in_row, dst_row;

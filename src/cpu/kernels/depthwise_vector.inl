@@ -123,6 +123,10 @@ template <typename In, typename Out, bool Whole, int G>
     store_group<In, Out, Whole>(acc, out, p.stream, elements);
 }
 
+/// Vectors of a group whose results are held together: bf16 widens to pairs.
+template <typename In>
+inline constexpr int group_vectors = std::is_same_v<In, bf16_element> ? 2 : pair::group;
+
 /// X positions × G vectors of channels, whose results stay in registers over all taps.
 template <typename In, typename Out, bool Whole, int G, int X>
 struct depthwise_box {
@@ -175,8 +179,11 @@ struct depthwise_box {
         }
     }
 
-    /// Groups [begin, end) of G vectors, one after the other.
-    static void run(const depthwise_args &p, dim row, dim position, dim begin, dim end) {
+    /// Groups [begin, end) of G vectors, one after the other. Chain: of how many taps the only
+    /// chain is, which is_near(), so that nothing is asked for each group again; 0: any chains.
+    template <int Chain>
+    static void run_groups(
+        const depthwise_args &p, dim row, dim position, dim begin, dim end, const unsigned inside) {
         const dim y = p.first_row + row, x = p.first_position + position;
         for (dim group = begin; group < end; ++group) {
             V::vec acc[X][G];
@@ -184,18 +191,35 @@ struct depthwise_box {
             for (int i = 0; i < X; ++i)
 #pragma GCC unroll 2
                 for (int g = 0; g < G; ++g) acc[i][g] = V::zero();
-            const dim block = group * G / 2, elements = p.elements - G * V::lanes * group;
+            const dim block = group * G / 2, half = group * G % 2 * V::lanes;
+            const dim elements = p.elements - G * V::lanes * group;
             const char *in = p.in + row * p.in_row + position * p.slot + group * in_group;
-            const float *weights = p.weights + block * p.weights_block;
-            for (const tap_line *line = p.lines; line != p.lines + p.line_count; ++line)
-                if (y >= line->lo && y < line->hi)
+            const float *weights = p.weights + block * p.weights_block + half;
+            for (const tap_line *line = p.lines; line != p.lines + p.line_count; ++line) {
+                if (y < line->lo || y >= line->hi) continue;
+                if constexpr (Chain > 0)
+                    slide<In, Whole, Chain, true>(acc, in + line->in + p.chains->in, p.slot,
+                        weights + line->weights + p.chains->weights, inside, elements);
+                else
                     add_line(acc, p, in + line->in, weights + line->weights, x, elements);
+            }
             finish(acc, p, p.out + row * p.out_row + position * p.out_position + group * out_group,
                 p.add == nullptr
                     ? nullptr
                     : p.add + row * p.add_row + position * p.add_position + group * out_group,
-                p.bias == nullptr ? nullptr : p.bias + block * p.bias_block, elements);
+                p.bias == nullptr ? nullptr : p.bias + block * p.bias_block + half, elements);
         }
+    }
+
+    /// Filters of three columns are most of all.
+    static void run(const depthwise_args &p, dim row, dim position, dim begin, dim end) {
+        const tap_chain &chain = *p.chains;
+        const unsigned inside =
+            slots_inside(chain, p.first_position + position, X + chain.taps - 1);
+        if constexpr (Whole)
+            if (p.chain_count == 1 && chain.taps == 3 && is_near<X>(inside, 3))
+                return run_groups<3>(p, row, position, begin, end, inside);
+        run_groups<0>(p, row, position, begin, end, inside);
     }
 };
 
@@ -203,7 +227,9 @@ using depthwise_function = void (*)(const depthwise_args &, dim, dim, dim, dim);
 
 template <typename In, typename Out, bool Whole, int G>
 struct depthwise_table {
-    static constexpr int most = Whole || G == 1 ? pair::most_positions : pair::most_positions / 2;
+    static constexpr int most = G == 1  ? pair::most_alone
+                                : Whole ? pair::most_positions
+                                        : pair::most_positions / 2;
     depthwise_function of[most + 1] = {};
     template <int X>
     constexpr void fill() {
@@ -231,42 +257,52 @@ void expect_positions(const depthwise_args &p, dim row, dim x, dim end) {
         for (dim b = 0; b < out_bytes; b += 64) expect_write(out + at * p.out_position + b, 64);
 }
 
-/// What is left of a run after whole pairs: a pair, or one vector in memory order.
+/// What is left of a run after `done` whole vectors: a pair, or one vector in memory order.
 template <typename In, typename Out>
-void depthwise_rest(const depthwise_args &p, dim row, dim x, dim end, dim pairs) {
-    static constexpr depthwise_table<In, Out, false, 2> partial{};
+void depthwise_rest(const depthwise_args &p, dim row, dim x, dim end, dim done) {
     static constexpr depthwise_table<In, Out, false, 1> vector{};
-    const dim rest = p.elements - 2 * V::lanes * pairs;
+    const dim rest = p.elements - V::lanes * done;
     if (rest <= 0) return;
-    if (rest <= V::lanes) return vector.of[end - x](p, row, x, 2 * pairs, 2 * pairs + 1);
+    if (rest <= V::lanes) return vector.of[end - x](p, row, x, done, done + 1);
+    static constexpr depthwise_table<In, Out, false, 2> partial{};
+    const dim pairs = done / 2;
     for (; x + partial.most < end; x += partial.most)
         partial.of[partial.most](p, row, x, pairs, pairs + 1);
     partial.of[end - x](p, row, x, pairs, pairs + 1);
 }
 
-/// Rows in runs of nearly equal length, each for all pairs: memory is read in its own order.
-template <typename In, typename Out>
+/// Rows in runs of nearly equal length, each for all groups of G vectors: memory is read in its own
+/// order.
+template <typename In, typename Out, int G>
 void depthwise_rows(const depthwise_args &p) {
-    static constexpr depthwise_table<In, Out, true, 2> whole{};
+    static constexpr depthwise_table<In, Out, true, G> whole{};
     const dim runs = (p.positions + whole.most - 1) / whole.most;
     const dim length = p.positions / runs, longer = p.positions % runs;
-    const dim pairs = p.elements / (2 * V::lanes);
+    const dim groups = p.elements / (G * V::lanes);
     for (dim row = 0; row < p.rows; ++row) {
         dim x = 0;
         for (dim run = 0; run < runs; ++run) {
             const dim end = x + length + (run < longer ? 1 : 0);
             if (p.fresh_rows > 0) expect_positions<In, Out>(p, row, x, end);
-            whole.of[end - x](p, row, x, 0, pairs);
-            depthwise_rest<In, Out>(p, row, x, end, pairs);
+            whole.of[end - x](p, row, x, 0, groups);
+            depthwise_rest<In, Out>(p, row, x, end, G * groups);
             x = end;
         }
     }
 }
 
+/// Results that go past the caches leave as whole lines.
+template <typename In, typename Out>
+void depthwise_type(const depthwise_args &p) {
+    constexpr int group = group_vectors<In>;
+    if (group == 2 || p.stream) return depthwise_rows<In, Out, 2>(p);
+    depthwise_rows<In, Out, group>(p);
+}
+
 void depthwise(const depthwise_args &p) {
-    if (p.in_type == data_type::bf16) return depthwise_rows<bf16_element, bf16_element>(p);
-    if (p.in_type == data_type::f16) return depthwise_rows<f16_element, f16_element>(p);
-    if (p.out_type == data_type::bf16) return depthwise_rows<f32_element, bf16_element>(p);
-    if (p.out_type == data_type::f16) return depthwise_rows<f32_element, f16_element>(p);
-    depthwise_rows<f32_element, f32_element>(p);
+    if (p.in_type == data_type::bf16) return depthwise_type<bf16_element, bf16_element>(p);
+    if (p.in_type == data_type::f16) return depthwise_type<f16_element, f16_element>(p);
+    if (p.out_type == data_type::bf16) return depthwise_type<f32_element, bf16_element>(p);
+    if (p.out_type == data_type::f16) return depthwise_type<f32_element, f16_element>(p);
+    depthwise_type<f32_element, f32_element>(p);
 }

@@ -2,9 +2,11 @@
 // vector_avx2.inl and pair_tails.inl.
 
 struct pair : pair_tails<pair> {
-    static constexpr int most_positions = 4;      // 8 of 16 registers hold results
+    // Of 16 registers 8 hold results: of one vector they share what is loaded more often.
+    static constexpr int group = 1;
+    static constexpr int most_alone = 8, most_positions = 4;
     static constexpr int gradient_positions = 7;  // 6 sums + 2 · 3 of them + 2
-    static constexpr int gradient_lines = 1;
+    static constexpr int gradient_lines_alone = 3, gradient_lines = 1;  // 9 sums + 3 + 1
 
     static __m256i rounded(V::vec v) {
         const __m256i bits = _mm256_castps_si256(v);

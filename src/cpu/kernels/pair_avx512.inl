@@ -4,8 +4,11 @@
 // widen both vectors.
 
 struct pair {
+    static constexpr int group = 2;           // vectors whose results are held together
+    static constexpr int most_alone = 8;      // positions of one vector
     static constexpr int most_positions = 8;  // 2 · 8 results + 2 · 4 weights + 2 inputs: 26 of 32
     static constexpr int gradient_positions = 7;  // 18 sums + 2 · 3 of them + 2: likewise
+    static constexpr int gradient_lines_alone = 3;
     static constexpr int gradient_lines = 3;
 
     static __mmask32 first(dim n) { return static_cast<__mmask32>(n >= 32 ? ~0U : (1U << n) - 1U); }

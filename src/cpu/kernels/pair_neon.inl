@@ -2,8 +2,11 @@
 // vector_neon.inl and pair_tails.inl.
 
 struct pair : pair_tails<pair> {
+    static constexpr int group = 2;           // vectors whose results are held together
+    static constexpr int most_alone = 8;      // positions of one vector
     static constexpr int most_positions = 8;  // 16 of 32 registers hold results
     static constexpr int gradient_positions = 4;
+    static constexpr int gradient_lines_alone = 1;
     static constexpr int gradient_lines = 1;
 
     static uint32x4_t rounded(V::vec v) {

@@ -2,8 +2,11 @@
 // after vector_portable.inl and pair_tails.inl.
 
 struct pair : pair_tails<pair> {
+    static constexpr int group = 2;       // vectors whose results are held together
+    static constexpr int most_alone = 2;  // positions of one vector
     static constexpr int most_positions = 2;
     static constexpr int gradient_positions = 2;
+    static constexpr int gradient_lines_alone = 1;
     static constexpr int gradient_lines = 1;
 
     template <typename E>
