@@ -57,6 +57,7 @@ constexpr algorithm algorithms[] = {
     {"cuda.sums", accuracy::strict, false, &any, &refuse_sums, &predict_sums, &make_sums_plan},
     {"cuda.banded", accuracy::accurate, false, &has_banded, &refuse_banded, &predict_banded,
         &make_banded_plan},
+    {"cuda.quads", accuracy::strict, false, &any, &refuse_quads, &predict_quads, &make_quads_plan},
     {"cuda.staged", accuracy::strict, false, &any, &refuse_staged, &predict_staged,
         &make_staged_plan},
     {"cuda.depthwise", accuracy::strict, false, &any, &refuse_depthwise, &predict_depthwise,

@@ -33,8 +33,8 @@ int odd_pieces(int bytes) {
     return (pieces + (pieces % 2 == 0 ? 1 : 0)) * 16;
 }
 
-/// Columns between the window's start and its first tap: as many as the window has room for, so that
-/// rows of planes are loaded by pieces.
+/// Columns between the window's start and its first tap: as many as the window has room for, so
+/// that rows of planes are loaded by pieces.
 int shift_of(const problem &p, int pad) {
     if (!takes_planes(p)) return 0;
     int best = 0, most = 0;
@@ -284,9 +284,9 @@ public:
     }
     [[nodiscard]] std::string describe() const override {
         return std::string(takes_planes(problem_) ? "planes" : "channels") + ": "
-               + std::to_string(banded_channels) + " channels of "
-               + std::to_string(args_.images) + " images, boxes of "
-               + std::to_string(args_.band_rows) + "x" + std::to_string(args_.strip_columns) + ", "
+               + std::to_string(banded_channels) + " channels of " + std::to_string(args_.images)
+               + " images, boxes of " + std::to_string(args_.band_rows) + "x"
+               + std::to_string(args_.strip_columns) + ", "
                + std::to_string(shared_bytes(args_, problem_)) + " bytes shared, "
                + std::to_string(args_.blocks) + " blocks";
     }
@@ -304,8 +304,7 @@ private:
         } else {
             bind(args.base.end, problem_, data);
             const bool whole = takes_planes(problem_) || args.store_unit != 1;
-            args.store_whole =
-                whole && is_aligned(args.base.end.out, args.store_unit) ? 1 : 0;
+            args.store_whole = whole && is_aligned(args.base.end.out, args.store_unit) ? 1 : 0;
         }
         on.launch(kernel_, args.blocks, banded_threads, &args,
             static_cast<std::size_t>(shared_bytes(args, problem_)));

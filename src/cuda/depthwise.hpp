@@ -32,4 +32,11 @@ prediction predict_banded(
 std::unique_ptr<const engines::plan> make_banded_plan(std::string_view name, const conv::problem &p,
     const architecture &on, const engines::plan_limits &limits);
 
+/// Those of 3×3 taps whose channels lie side by side, by threads of four channels.
+std::string refuse_quads(const conv::problem &p);
+prediction predict_quads(
+    const conv::problem &p, const architecture &on, const engines::plan_limits &limits);
+std::unique_ptr<const engines::plan> make_quads_plan(std::string_view name, const conv::problem &p,
+    const architecture &on, const engines::plan_limits &limits);
+
 }  // namespace convgrad::cuda

@@ -12,7 +12,8 @@ using conv::pass;
 using conv::problem;
 
 constexpr pass all_passes[] = {pass::forward, pass::backward_data, pass::backward_weights};
-constexpr std::string_view algorithms[] = {"cuda.depthwise", "cuda.staged", "cuda.banded"};
+constexpr std::string_view algorithms[] = {
+    "cuda.depthwise", "cuda.staged", "cuda.quads", "cuda.banded"};
 constexpr data_type all_types[] = {data_type::f32, data_type::bf16, data_type::f16};
 
 /// Calls body for every kernel of the family, with sizes around the strips and segments.
@@ -74,6 +75,7 @@ TEST(cuda_depthwise, integers_are_exact) {
     });
     EXPECT_GT(taken["cuda.depthwise"], seed * 3 / 4);
     EXPECT_GT(taken["cuda.staged"], seed / 20);
+    EXPECT_GT(taken["cuda.quads"], seed / 200);
     if (gpu.device().arch.major >= 9) {
         EXPECT_GT(taken["cuda.banded"], seed / 60);
     }
@@ -159,9 +161,15 @@ TEST(cuda_depthwise, layers_of_networks_are_exact) {
                             bench.run_reference();
                             const bool banded = type == data_type::bf16 && stride == 1
                                                 && gpu.device().arch.major >= 9;
-                            EXPECT_EQ(gpu.run(bench, banded ? "cuda.banded" : ""),
-                                banded ? "cuda.banded" : "cuda.staged");
-                            ASSERT_EQ(bench.compare_exact(), "");
+                            const bool quads = kernel == 3 && layout == data_layout::nxc
+                                               && (what == pass::forward
+                                                   || (what == pass::backward_data && stride == 1));
+                            for (const std::string_view algorithm :
+                                {"cuda.staged", banded ? "cuda.banded" : "cuda.staged",
+                                    quads ? "cuda.quads" : "cuda.staged"}) {
+                                EXPECT_EQ(gpu.run(bench, algorithm), algorithm);
+                                ASSERT_EQ(bench.compare_exact(), "") << algorithm;
+                            }
                         }
 }
 

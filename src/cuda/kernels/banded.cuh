@@ -1,14 +1,14 @@
 // Depthwise layers on tensor cores: 16-bit types, stride 1.
 //
-// For each row of taps the unit multiplies 16 rows of a window of 16 columns by a band of that row's
-// taps: 16 by 8 outputs of one channel. A weights gradient multiplies the same windows, turned, by
-// diff_dst, and finds the taps on the diagonals of the sums.
+// For each row of taps the unit multiplies 16 rows of a window of 16 columns by a band of that
+// row's taps: 16 by 8 outputs of one channel. A weights gradient multiplies the same windows,
+// turned, by diff_dst, and finds the taps on the diagonals of the sums.
 //
-// Both need planes, whose rows lie in shared memory as chunks of 8 columns. Where planes are what the
-// tensor has, a warp copies those of its channels and needs nobody else. Channels that lie side by
-// side are copied as they are while the item before is computed, and then turned: without that all
-// blocks load at the same time and compute at the same time (56x56, 7x7 taps: 0.099 -> 0.094 ms, and
-// 0.118 with fewer loads under way).
+// Both need planes, whose rows lie in shared memory as chunks of 8 columns. Where planes are what
+// the tensor has, a warp copies those of its channels and needs nobody else. Channels that lie side
+// by side are copied as they are while the item before is computed, and then turned: without that
+// all blocks load at the same time and compute at the same time (56x56, 7x7 taps: 0.099 -> 0.094
+// ms, and 0.118 with fewer loads under way).
 #pragma once
 
 #include "depthwise.cuh"
@@ -71,16 +71,15 @@ __device__ inline void fill_table(int4 *table, int units, int rows, int images, 
     for (int i = static_cast<int>(threadIdx.x); i < images * rows * units; i += banded_threads) {
         const int unit = i % units, row = i / units % rows, image = i / units / rows;
         table[i] = make_int4(image * p.image_bytes + row * p.pitch + unit * width * 2,
-            static_cast<int>(
-                image * strides.n + row * strides.x[1] + unit * width * strides.x[2]),
+            static_cast<int>(image * strides.n + row * strides.x[1] + unit * width * strides.x[2]),
             row, image << image_bit | unit * width);
     }
 }
-__device__ inline void fill_table(unsigned char *memory, const banded_args &a,
-    const banded_planes &p) {
+__device__ inline void fill_table(
+    unsigned char *memory, const banded_args &a, const banded_planes &p) {
     const data_stride_args strides = {p.n, p.c, {0, p.y, p.x}};
-    fill_table(reinterpret_cast<int4 *>(memory + p.table_at), p.chunks, p.lines, a.images, 8, p,
-        strides);
+    fill_table(
+        reinterpret_cast<int4 *>(memory + p.table_at), p.chunks, p.lines, a.images, 8, p, strides);
 }
 
 /// Copies that are under way while a warp computes.
@@ -158,8 +157,8 @@ struct box_inside {
     }
 };
 
-/// Channels side by side: 8 pixels of 16 channels are a chunk, 16 bytes of a pixel a lane's; so that
-/// they can be read as matrices, the halves of every second four pixels change places.
+/// Channels side by side: 8 pixels of 16 channels are a chunk, 16 bytes of a pixel a lane's; so
+/// that they can be read as matrices, the halves of every second four pixels change places.
 template <typename T, bool Whole>
 __device__ inline void copy_pixels(const banded_args &a, const banded_planes &p, const T *tensor,
     const unsigned char *memory, unsigned shared, const box &at, int first_channel) {
@@ -176,9 +175,9 @@ __device__ inline void copy_pixels(const banded_args &a, const banded_planes &p,
 #pragma unroll 4
     for (int unit = warp * 2 + second; unit < units; unit += 2 * banded_warps) {
         const int4 here = table[unit];
-        const bool there = inside.has(here)
-                           && static_cast<unsigned>(column + (here.w & 0xffff))
-                                  < static_cast<unsigned>(p.columns);
+        const bool there =
+            inside.has(here)
+            && static_cast<unsigned>(column + (here.w & 0xffff)) < static_cast<unsigned>(p.columns);
         if constexpr (Whole)
             copy<16>(to + unit * banded_raw_chunk, from + here.y, there);
         else
@@ -187,8 +186,8 @@ __device__ inline void copy_pixels(const banded_args &a, const banded_planes &p,
 }
 
 /// Turns what was copied to planes, two chunks at a time.
-__device__ inline void turn_pixels(const banded_args &a, const banded_planes &p,
-    const unsigned char *memory, unsigned shared) {
+__device__ inline void turn_pixels(
+    const banded_args &a, const banded_planes &p, const unsigned char *memory, unsigned shared) {
     const int lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32;
     const int pixel = lane % 8, half = lane / 8 % 2, second = lane / 16;
     const int4 *const table = reinterpret_cast<const int4 *>(memory + p.table_at);
@@ -262,9 +261,9 @@ __device__ inline void copy_planes(const banded_args &a, const banded_planes &p,
     }
 }
 
-/// Makes sure that an item's planes are there. Channels side by side have been copied while the item
-/// before was computed: they are turned, and the next item's are under way. Warps with planes of
-/// their own wait for them, each at its own time.
+/// Makes sure that an item's planes are there. Channels side by side have been copied while the
+/// item before was computed: they are turned, and the next item's are under way. Warps with planes
+/// of their own wait for them, each at its own time.
 template <bool Planes, typename Copy, typename Turn>
 __device__ inline void prepare(int item, Copy &&copy_item, Turn &&turn) {
     if constexpr (Planes) {
@@ -324,10 +323,18 @@ struct constant {
 template <typename Body>
 __device__ inline void for_each_group(int tiles, Body &&body) {
     for (int first = 0; first < tiles; first += 4) switch (tiles - first) {
-            case 1: body(constant<1>{}, first); break;
-            case 2: body(constant<2>{}, first); break;
-            case 3: body(constant<3>{}, first); break;
-            default: body(constant<4>{}, first); break;
+        case 1:
+            body(constant<1>{}, first);
+            break;
+        case 2:
+            body(constant<2>{}, first);
+            break;
+        case 3:
+            body(constant<3>{}, first);
+            break;
+        default:
+            body(constant<4>{}, first);
+            break;
         }
 }
 

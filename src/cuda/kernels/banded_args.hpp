@@ -14,10 +14,10 @@ struct banded_planes {
     std::int32_t first_row, first_column;
     std::int32_t chunks, lines, live;             // of a row; of a plane; lines that are not zero
     std::int32_t pitch, image_bytes, slot_bytes;  // of a row, a plane, the planes of a channel
-    std::int32_t at, raw_at;    // in shared memory: planes, and (channels side by side) what becomes
-                                // planes
-    std::int32_t table_at;      // likewise: where each chunk of a plane lies, here and there
-    std::int32_t unit;          // elements that are copied at once
+    std::int32_t at, raw_at;  // in shared memory: planes, and (channels side by side) what becomes
+                              // planes
+    std::int32_t table_at;    // likewise: where each chunk of a plane lies, here and there
+    std::int32_t unit;        // elements that are copied at once
 };
 
 /// Depthwise passes of 16-bit types, stride 1, on tensor cores: see banded.cuh.

@@ -9,7 +9,7 @@ namespace convgrad::cuda::banded {
 
 /// Words of a channel's taps: for each row pairs (−1, 0), (0, 1) … (K − 1, K) of it, and no tap.
 template <int K>
-constexpr int tap_words = K * (K + 2);
+constexpr int tap_words = K *(K + 2);
 
 /// Puts the taps of a block's channels, and their bias, into shared memory.
 template <typename T, int K, bool Planes>
@@ -35,10 +35,9 @@ __device__ inline void load_taps(const banded_args &a, unsigned char *memory, in
             taps[slot * tap_words<K> + i] = low | high << 16;
         }
         if (lane == 0)
-            bias[slot] = a.base.end.bias != nullptr && there
-                             ? to_f32(static_cast<const T *>(
-                                 a.base.end.bias)[channel * a.base.end.bias_stride])
-                             : 0.0f;
+            bias[slot] = a.base.end.bias != nullptr && there ? to_f32(static_cast<const T *>(
+                             a.base.end.bias)[channel * a.base.end.bias_stride])
+                                                             : 0.0f;
     }
 }
 
@@ -75,9 +74,9 @@ __device__ inline void multiply_half<f16>(float (&c)[4], const unsigned (&a)[2],
                  : "r"(a[0]), "r"(a[1]), "r"(b));
 }
 
-/// N tiles of 16 rows by 8 columns: `at` names rows of two chunks, `down_at` those of a chunk for two
-/// rows of taps. What the unit multiplies at once are two rows of taps in one chunk, not one row in
-/// two: a chunk then serves two tiles as it was loaded, without moves between registers.
+/// N tiles of 16 rows by 8 columns: `at` names rows of two chunks, `down_at` those of a chunk for
+/// two rows of taps. What the unit multiplies at once are two rows of taps in one chunk, not one
+/// row in two: a chunk then serves two tiles as it was loaded, without moves between registers.
 template <typename T, int K, int N>
 __device__ inline void multiply_tiles(unsigned at, unsigned down_at, int pitch,
     const unsigned (&low)[K], const unsigned (&high)[K], float (&sums)[N][4]) {
@@ -90,8 +89,8 @@ __device__ inline void multiply_tiles(unsigned at, unsigned down_at, int pitch,
     for (int i = 0; i < steps; ++i) {
         const int c = i % (N + 1), ky = i / (N + 1) * 2, next = i + ahead;
         if (next < steps)
-            load_matrices(down_at + next / (N + 1) * 2 * pitch + next % (N + 1) * 16,
-                q[next % (ahead + 1)]);
+            load_matrices(
+                down_at + next / (N + 1) * 2 * pitch + next % (N + 1) * 16, q[next % (ahead + 1)]);
         const unsigned lows[2] = {low[ky], low[ky + 1]}, highs[2] = {high[ky], high[ky + 1]};
         if (c < N) multiply<T>(sums[c % N], q[i % (ahead + 1)], lows);
         if (c > 0) multiply<T>(sums[(c + N - 1) % N], q[i % (ahead + 1)], highs);
@@ -185,8 +184,7 @@ __device__ inline void compute_tile(const banded_args &a, unsigned from, unsigne
 #pragma unroll
         for (int c = 0; c < N; ++c)
 #pragma unroll
-            for (int e = 0; e < 2; ++e)
-                v[c][e] = pack_two<T>(sums[c][2 * e], sums[c][2 * e + 1]);
+            for (int e = 0; e < 2; ++e) v[c][e] = pack_two<T>(sums[c][2 * e], sums[c][2 * e + 1]);
         store_chunks<N>(here, v);
     });
 }
@@ -212,8 +210,7 @@ __device__ inline void compute(
             low[ky] = load_word(words + ky * (K + 2) * 4 + band.low);
             high[ky] = load_word(words + ky * (K + 2) * 4 + band.high);
         }
-        unsigned plane =
-            shared + a.in.at + lane_place(a.in, a.pairs != 0) + slot * a.in.slot_bytes;
+        unsigned plane = shared + a.in.at + lane_place(a.in, a.pairs != 0) + slot * a.in.slot_bytes;
         for (int image = 0; image < a.images; image += at_once) {
             unsigned from = plane;
             for (int line = 0; line < a.band_rows; line += 16) {
@@ -229,8 +226,7 @@ __device__ inline void compute(
 struct out_box {
     int rows, columns, images;  // images: above columns, as in tables
     __device__ out_box(const banded_args &a, const box &at)
-        : rows(a.base.out_rows - at.y),
-          columns(a.base.out_columns - at.x),
+        : rows(a.base.out_rows - at.y), columns(a.base.out_columns - at.x),
           images(min(a.mb - at.n, a.images) << image_bit) {}
     __device__ bool has(const int4 &unit) const {
         return unit.z < rows && unit.w < images && (unit.w & 0xffff) < columns;
@@ -271,8 +267,7 @@ __device__ inline void store_pixels(const banded_args &a, const unsigned char *m
             const bool stores = inside.has(here[i]) && (i == 0 || two);
             T *const pixel = to + here[i].y;
             if constexpr (Whole) {
-                if (stores)
-                    *reinterpret_cast<uint2 *>(pixel) = make_uint2(v[2 * i], v[2 * i + 1]);
+                if (stores) *reinterpret_cast<uint2 *>(pixel) = make_uint2(v[2 * i], v[2 * i + 1]);
             } else {
 #pragma unroll
                 for (int e = 0; e < E; ++e)

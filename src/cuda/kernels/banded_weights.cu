@@ -9,8 +9,7 @@ namespace convgrad::cuda::banded {
 
 /// N tiles of 16 rows by 8 columns of diff_dst, with the windows of src that they meet.
 template <typename T, int K, int N>
-__device__ inline void multiply_tiles(
-    unsigned src, int pitch, unsigned dst, float (&sums)[K][4]) {
+__device__ inline void multiply_tiles(unsigned src, int pitch, unsigned dst, float (&sums)[K][4]) {
     unsigned b[N][2], a[2][N + 1][2];
     load_chunks<N, true>(dst, b);
     load_chunks<N + 1, true>(src, a[0]);
@@ -135,8 +134,7 @@ __device__ void weights(const banded_args &a) {
 #pragma unroll
         for (int s = 0; s < slots_of_warp; ++s)
             finish<T, K>(a, room, sums[s],
-                first_channel + channel_of<Planes>(warp * slots_of_warp + s), part, first,
-                last);
+                first_channel + channel_of<Planes>(warp * slots_of_warp + s), part, first, last);
         __syncthreads();
     }
 }
