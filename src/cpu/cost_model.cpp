@@ -398,14 +398,18 @@ double gradient_bytes(const problem_sizes &s, double tile) {
 }
 
 /// Tiles of whole rows of which the input takes so many bytes, of `together` groups, or smaller
-/// ones where a thread would have fewer than `each_thread`.
-double data_pieces(const problem_sizes &s, double bytes, double each_thread, double together) {
-    constexpr double least_positions = 64, threads = most_cut_threads;
+/// ones, of `least` positions, where a thread would have fewer than `each_thread`.
+double data_pieces(
+    const problem_sizes &s, double bytes, double each_thread, double together, double least = 64) {
+    constexpr double usual = 64, threads = most_cut_threads;
     const double row = s.x[2].length, rows = s.x[0].length * s.x[1].length;
     const double maps = s.images * parts_of(s.groups, together);
     const double each = 4 * s.in_c * together * s.in_positions / (rows * row);
-    const double tile = std::max(
-        least_positions, std::min(bytes / each, rows * row * maps / (each_thread * threads)));
+    const double tile =
+        std::max(least, std::min(bytes / each, rows * row * maps / (each_thread * threads)));
+    // Counted for narrow_data too, 1x1 layers on planes went there, which it predicts at half of
+    // what they take.
+    if (least < usual && tile < row) return maps * rows * parts_of(row, floor_of(tile));
     return maps * parts_of(rows, std::max(1.0, floor_of(tile / row)));
 }
 /// Tiles of so many output positions of `together` groups, where each part of the sums has all
@@ -511,12 +515,13 @@ prediction predict_folded(const problem_sizes &s, const kernel_set &k) {
             gradient_pieces(s, k, std::max(32.0, k.k_per_unit * 8192 / whole(s.oc, k.lanes)), 1)};
     const double weights = s.groups * s.taps * s.ic * s.oc;
     constexpr double patch = 192 << 10;
+    const double least = folded_least(s.taps * s.in_c * s.out_c);
     const double bytes = data_bytes(s, weights, 4 * weights, patch);
     if (k.tiles())
         return {amx_folded_seconds(s, k), bytes,
-            data_pieces(s, patch, 4, number(folded_groups(s.p, folded_taps(s.p))))};
+            data_pieces(s, patch, 4, number(folded_groups(s.p, folded_taps(s.p))), least)};
     return {spread_seconds(s) + seconds_with(cost_kind::folded_data, folded_data_work(s, k), k),
-        bytes, data_pieces(s, patch, 4, 1)};
+        bytes, data_pieces(s, patch, 4, 1, least)};
 }
 
 prediction predict_narrow(const problem_sizes &s, const kernel_set &k) {
