@@ -1,9 +1,11 @@
 // What the counts of the cost model are made of.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 
 #include "cpu/cost_model.hpp"
+#include "cpu/streaming.hpp"
 
 namespace convgrad::cpu {
 
@@ -23,11 +25,18 @@ inline double whole(double all, double part) {
     return parts_of(all, part) * part;
 }
 
+/// Lines of memory for each position, if positions are so many bytes apart. (Patches of one channel
+/// have eight positions in a line; a line for each was half of what tiles were predicted to take.)
+inline double lines_of(double bytes) {
+    return std::min(1.0, bytes / number(line_bytes));
+}
+
 /// How elements come to a kernel: `maps` maps of `positions` positions of `channels` channels.
 struct reading {
     bool last, as_stored;
     double stride;  // between elements that are packed side by side
     double channels, positions;
+    double pitch = line_bytes;  // bytes from position to position, where they are as stored
 };
 
 inline void add(work_counts &w, double maps, const reading &r) {
@@ -37,7 +46,7 @@ inline void add(work_counts &w, double maps, const reading &r) {
                   : r.stride == 2 ? w.gathered
                                   : w.turned;
     how += maps * r.channels * r.positions;
-    if (r.last) w.lines += maps * r.positions;
+    if (r.last) w.lines += maps * r.positions * (r.as_stored ? lines_of(r.pitch) : 1);
 }
 
 inline void add_results(work_counts &w, const problem_sizes &s, bool straight) {
@@ -50,8 +59,9 @@ inline void add_results(work_counts &w, const problem_sizes &s, bool straight) {
 /// Source and destination of a weights gradient.
 inline void add_both(work_counts &w, const problem_sizes &s, double maps, double ic, double oc,
     bool src_as_stored, bool dst_as_stored, double stride) {
-    add(w, maps, {s.in_last, src_as_stored, stride, ic, s.in_positions});
-    add(w, maps, {s.out_last, dst_as_stored, 1, oc, s.dst_positions});
+    add(w, maps, {s.in_last, src_as_stored, stride, ic, s.in_positions, s.size * s.in_pitch});
+    add(w, maps,
+        {s.out_last, dst_as_stored, 1, oc, s.dst_positions, s.size * number(s.p.dst.x[2])});
 }
 
 }  // namespace convgrad::cpu

@@ -157,7 +157,7 @@ work_counts tiled_data_work(const problem_sizes &s, const kernel_set &k) {
     w.steps = row_taps * b.cycles * units * loads;
     w.runs = row_taps * b.blocks * chunks;
     w.calls = s.maps * s.x[0].results * s.x[1].results * s.x[2].phases * b.blocks * chunks;
-    add(w, s.maps, {s.in_last, as_stored, s.in_step, s.in_c, s.in_positions});
+    add(w, s.maps, {s.in_last, as_stored, s.in_step, s.in_c, s.in_positions, s.size * s.in_pitch});
     if (!as_stored) w.rows = s.patch_rows * s.segments;
     add_results(w, s, s.f32 || !is_fma(k));
     const double chunk = std::min(s.in_c, 256.0);
@@ -187,6 +187,11 @@ work_counts folded_data_work(const problem_sizes &s, const kernel_set &k) {
     if (whole_rows) w.lines = 0;
     w.rows = s.patch_rows;
     add_results(w, s, is_fma(k) && s.f32);
+    // Short rows leave planes as one vector for each channel, and 16-bit ones not in pairs then.
+    if (!s.out_last && s.x[2].length <= k.lanes) {
+        const double alone = is_fma(k) ? 1 : 3.4;
+        w.results_apart *= alone * k.lanes / s.x[2].length;
+    }
     w.tasks = s.maps * parts_of(4 * s.in_c * s.out_positions, 192 << 10);
     w.weights = s.groups * s.taps * s.in_c * whole(s.out_c, k.lanes);
     return w;
@@ -233,6 +238,14 @@ bool narrow_vectors(const problem_sizes &s, const kernel_set &k) {
            && divides(k.lanes, s.out_c);
 }
 
+/// Results of narrow_data, which leave a vector of channels at a time: as long as a whole one, of
+/// however few channels. (The rates of shorter vectors were fitted to few.)
+void add_narrow_results(work_counts &w, const problem_sizes &s, const kernel_set &k) {
+    add_results(w, s, false);
+    const double channels = narrow_groups(s) * s.out_c;
+    if (k.lanes >= 16 && channels > 1) w.results_last *= whole(channels, k.lanes) / channels;
+}
+
 work_counts narrow_pixels_work(const problem_sizes &s, const kernel_set &k) {
     const axis_sizes &d = s.x[0], &h = s.x[1], &r = s.x[2];
     const bool quads = k.quad_product != nullptr;
@@ -251,7 +264,13 @@ work_counts narrow_pixels_work(const problem_sizes &s, const kernel_set &k) {
     add(w, s.maps, {s.in_last, false, s.in_step, s.in_c, s.in_positions});
     if (!s.in_last) w.copied = 2 * s.maps * s.in_c * s.in_positions;  // turned to another place
     w.rows = s.patch_rows * s.segments;
-    add_results(w, s, false);
+    w.weights = s.groups * s.taps * s.in_c * s.out_c;
+    // Whole groups of pairs leave from registers.
+    const bool leaves = !is_fma(k) && together == 1 && divides(2, vectors);
+    if (leaves || !quads)
+        add_results(w, s, false);
+    else
+        add_narrow_results(w, s, k);
     if (quads) return w;
     // Positions that are packed, twice as long where a vector is left incomplete.
     const double groups = narrow_groups(s), channels = groups * s.in_c;
@@ -260,7 +279,6 @@ work_counts narrow_pixels_work(const problem_sizes &s, const kernel_set &k) {
         w.copied += w.results_last;
         w.results_last = 0;
     }
-    w.weights = s.groups * s.taps * s.in_c * s.out_c;
     return w;
 }
 
@@ -286,7 +304,7 @@ work_counts narrow_data_work(const problem_sizes &s, const kernel_set &k) {
     w.calls = s.maps * d.results * h.phases * r.phases * b.blocks * chunks;
     add(w, s.maps, {s.in_last, false, s.in_step, s.in_c, s.in_positions});
     w.rows = s.patch_rows * s.segments;
-    add_results(w, s, false);
+    add_narrow_results(w, s, k);
     w.weights = s.groups * s.taps * s.in_c * s.out_c;
     const double tile = volume * 65536 / (s.in_c + s.out_c);
     if (volume > 1 && 4 * s.in_c * std::min(s.in_positions, tile) > kept_bytes)
@@ -420,14 +438,18 @@ double gradient_bytes(const problem_sizes &s, double tile) {
 }
 
 /// Tiles of whole rows of which the input takes so many bytes, of `together` groups, or smaller
-/// ones where a thread would have fewer than `each_thread`.
-double data_pieces(const problem_sizes &s, double bytes, double each_thread, double together) {
-    constexpr double least_positions = 64, threads = most_cut_threads;
+/// ones, of `least` positions, where a thread would have fewer than `each_thread`.
+double data_pieces(
+    const problem_sizes &s, double bytes, double each_thread, double together, double least = 64) {
+    constexpr double usual = 64, threads = most_cut_threads;
     const double row = s.x[2].length, rows = s.x[0].length * s.x[1].length;
     const double maps = s.images * parts_of(s.groups, together);
     const double each = 4 * s.in_c * together * s.in_positions / (rows * row);
-    const double tile = std::max(
-        least_positions, std::min(bytes / each, rows * row * maps / (each_thread * threads)));
+    const double tile =
+        std::max(least, std::min(bytes / each, rows * row * maps / (each_thread * threads)));
+    // Counted for narrow_data too, 1x1 layers on planes went there, which it predicts at half of
+    // what they take.
+    if (least < usual && tile < row) return maps * rows * parts_of(row, floor_of(tile));
     return maps * parts_of(rows, std::max(1.0, floor_of(tile / row)));
 }
 /// Tiles of so many output positions of `together` groups, where each part of the sums has all
@@ -481,6 +503,14 @@ tiled_choice choose_tiled(const problem_sizes &s, const kernel_set &k) {
     return stacked < plain ? tiled_choice{stacked, true} : tiled_choice{plain, false};
 }
 
+/// A data gradient with strides above 2 on planes: results of a phase of narrow_data leave one by
+/// one, which takes 1.0 to 1.4 ns each.
+double scattered_seconds(const problem_sizes &s) {
+    constexpr double result = 1.1e-9;
+    if (s.forward || s.out_last || s.x[2].stride <= 2) return 0;
+    return result * s.maps * s.out_c * s.out_positions;
+}
+
 /// One tap with strides on planes: whole lines of memory come for each block of channels, or leave,
 /// for every other element or fewer. Nothing else hides that.
 double spread_seconds(const problem_sizes &s) {
@@ -525,12 +555,13 @@ prediction predict_folded(const problem_sizes &s, const kernel_set &k) {
             gradient_pieces(s, k, std::max(32.0, k.k_per_unit * 8192 / whole(s.oc, k.lanes)), 1)};
     const double weights = s.groups * s.taps * s.ic * s.oc;
     constexpr double patch = 192 << 10;
+    const double least = folded_least(s.taps * s.in_c * s.out_c);
     const double bytes = data_bytes(s, weights, 4 * weights, patch);
     if (k.tiles())
         return {amx_folded_seconds(s, k), bytes,
-            data_pieces(s, patch, 4, number(folded_groups(s.p, folded_taps(s.p))))};
+            data_pieces(s, patch, 4, number(folded_groups(s.p, folded_taps(s.p))), least)};
     return {spread_seconds(s) + seconds_with(cost_kind::folded_data, folded_data_work(s, k), k),
-        bytes, data_pieces(s, patch, 4, 1)};
+        bytes, data_pieces(s, patch, 4, 1, least)};
 }
 
 prediction predict_narrow(const problem_sizes &s, const kernel_set &k) {
@@ -542,7 +573,8 @@ prediction predict_narrow(const problem_sizes &s, const kernel_set &k) {
     const work_counts w = narrow_data_work(s, k);
     // One channel fills half of each pair: 1.4 to 2.7 times as long as by FMA where this says 1.
     const double halves = !is_fma(k) && s.in_c == 1 ? 2 : 1;
-    return {spread_seconds(s) + halves * seconds_with(cost_kind::narrow_data, w, k),
+    return {spread_seconds(s) + scattered_seconds(s)
+                + halves * seconds_with(cost_kind::narrow_data, w, k),
         data_bytes(s, w.weights, 1 << 20, 256 << 10),
         data_pieces(s, 256 << 10, 10, narrow_groups(s))};
 }

@@ -4,6 +4,7 @@
 // a block, whose weights then have zeros off the diagonal.
 #pragma once
 
+#include <algorithm>
 #include <memory>
 #include <string>
 #include <vector>
@@ -23,6 +24,12 @@ namespace convgrad::cpu {
 bool fits_folded(const conv::problem &p, std::string *why);
 /// Taps of a row that meet in one sum.
 dim folded_taps(const conv::problem &p);
+/// Positions that a task has at least where work is cut for many threads: 64, or fewer where each
+/// takes many products, since a layer of few positions has no more to cut.
+inline double folded_least(double products) {
+    constexpr double wanted = 1 << 21;
+    return std::clamp(wanted / products, 8.0, 64.0);
+}
 /// Groups that share a block on the matrix engine, of `taps` taps in a row.
 dim folded_groups(const conv::problem &p, dim taps);
 

@@ -120,9 +120,11 @@ void folded_data::choose(int threads) {
     }
     dim positions = std::max<dim>(64, patch_target / each);
     const dim blocks = div_up(p_.groups, groups_) * p_.mb;
+    const double products = static_cast<double>(count_taps(walk_)) * static_cast<double>(in_block())
+                            * static_cast<double>(out_block());
     if (threads > 1)
-        positions = std::max<dim>(
-            64, std::min(positions, div_up(count_positions(walk_) * blocks, 4 * dim{threads})));
+        positions = std::max(static_cast<dim>(folded_least(products)),
+            std::min(positions, div_up(count_positions(walk_) * blocks, 4 * dim{threads})));
     choose_tile(walk_, positions, tile_);
 }
 

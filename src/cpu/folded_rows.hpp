@@ -36,7 +36,10 @@ struct row_of_channels {
     const char *in;
     dim size, channels, cs, xs, count;
 
-    [[nodiscard]] bool side_by_side() const { return cs == 1 && (xs == channels || count == 1); }
+    /// One channel lies so in any layout: transposing it took 1.3 ns an element.
+    [[nodiscard]] bool side_by_side() const {
+        return (cs == 1 || channels == 1) && (xs == channels || count == 1);
+    }
 };
 
 /// They become channels side by side.

@@ -60,6 +60,8 @@ std::vector<problem> problems(pass what, data_type type) {
     add(few(2, 3, 19), one, make_axis(13, 7, 2, 1, 3, 3), make_axis(23, 7, 2, 1, 3, 3));
     add(few(1, 4, 33), one, make_axis(9, 4, 4, 1, 0, 0), make_axis(37, 4, 4, 1, 2, 1));
     add(few(1, 1, 70), one, make_axis(25, 11, 4, 1, 2, 2), make_axis(15, 11, 4, 1, 5, 5));
+    // Many products for each of few positions: rows are cut.
+    add(few(1, 40, 80), one, make_axis(12, 8, 4, 1, 2, 2), make_axis(96, 8, 4, 1, 2, 2));
     add(few(1, 5, 3), make_axis(3, 2, 1, 2, 1, 1), make_axis(4, 3, 1, 2, 2, 2),
         make_axis(40, 3, 1, 1, 1, 1));
     add(few(1, 17, 35), one, one, make_axis(50, 2, 3, 1, 9, 8));  // pads beyond the kernel
