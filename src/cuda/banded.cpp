@@ -18,12 +18,6 @@ constexpr int tile_rows = 16;
 int narrow(wide v) {
     return static_cast<int>(v);
 }
-bool is_weights(const problem &p) {
-    return p.what == pass::backward_weights;
-}
-bool takes_planes(const problem &p) {
-    return p.src.x[2] < p.src.c || p.groups == 1;
-}
 int taps_of_row(const problem &p) {
     return narrow(p.x[2].kernel);
 }
@@ -90,6 +84,17 @@ int store_unit(const depthwise_args &b, const problem &p) {
     return 1;
 }
 
+banded_planes planes_of(const data_stride_args &strides, int rows, int columns) {
+    banded_planes p{};
+    p.n = strides.n;
+    p.c = strides.c;
+    p.y = strides.x[1];
+    p.x = strides.x[2];
+    p.rows = rows;
+    p.columns = columns;
+    return p;
+}
+
 /// All that follows from an item's shape, but for pointers and parts.
 banded_args lay_out(const problem &p, const item_shape &item) {
     const int taps = taps_of_row(p);
@@ -113,12 +118,7 @@ banded_args lay_out(const problem &p, const item_shape &item) {
     a.column_tiles = a.strip_columns / chunk;
 
     banded_planes &in = a.in;
-    in.n = b.in_n;
-    in.c = b.in_c;
-    in.y = b.in_y;
-    in.x = b.in_x;
-    in.rows = b.in_rows;
-    in.columns = b.in_columns;
+    in = planes_of({b.in_n, b.in_c, {0, b.in_y, b.in_x}}, b.in_rows, b.in_columns);
     in.first_row = -b.pad_y;
     in.first_column = -b.pad_x - a.shift;
     const int end = lay_out(in, a, p, taps - 1, 0);
@@ -129,14 +129,8 @@ banded_args lay_out(const problem &p, const item_shape &item) {
         a.out_table_at = narrow(cover(a.bias_at + banded_channels * 4, 16)) * 16;
         return a;
     }
-    banded_planes &dst = a.dst;
-    dst.n = b.dst_n;
-    dst.c = b.dst_c;
-    dst.y = b.dst_y;
-    dst.x = b.dst_x;
-    dst.rows = b.out_rows;
-    dst.columns = b.out_columns;
-    lay_out(dst, a, p, 0, end);
+    a.dst = planes_of({b.dst_n, b.dst_c, {0, b.dst_y, b.dst_x}}, b.out_rows, b.out_columns);
+    lay_out(a.dst, a, p, 0, end);
     return a;
 }
 

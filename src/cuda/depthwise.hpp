@@ -5,6 +5,14 @@
 
 namespace convgrad::cuda {
 
+inline bool is_weights(const conv::problem &p) {
+    return p.what == conv::pass::backward_weights;
+}
+/// Whether columns lie side by side rather than channels.
+inline bool takes_planes(const conv::problem &p) {
+    return p.src.x[2] < p.src.c || p.groups == 1;
+}
+
 /// Sizes, strides and epilogue of a data pass, and of a weights gradient.
 void set_data(depthwise_args &a, const conv::problem &p);
 void set_weights(depthwise_args &a, const conv::problem &p);

@@ -13,19 +13,10 @@ using conv::axis;
 using conv::pass;
 using conv::problem;
 
-wide cover(wide length, wide by) {
-    return (length + by - 1) / by;
-}
 int narrow(wide v) {
     return static_cast<int>(v);
 }
 
-bool is_weights(const problem &p) {
-    return p.what == pass::backward_weights;
-}
-bool takes_planes(const problem &p) {
-    return p.src.x[2] < p.src.c || p.groups == 1;
-}
 staged_mode mode_of(const problem &p) {
     if (p.x[1].stride == 1) return staged_mode::plain;
     return p.what == pass::backward_data ? staged_mode::back : staged_mode::strided;
