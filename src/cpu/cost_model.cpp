@@ -1,11 +1,8 @@
 #include "cpu/cost_model.hpp"
 
 #include <algorithm>
-#include <cstdint>
-#include <utility>
 
 #include "conv/simplify.hpp"
-#include "conv/taps.hpp"
 #include "cpu/cost_amx.hpp"
 #include "cpu/cost_counts.hpp"
 #include "cpu/folded_data.hpp"
@@ -14,66 +11,6 @@
 #include "cpu/work_cut.hpp"
 
 namespace convgrad::cpu {
-namespace {
-
-axis_sizes sizes_of(const conv::axis &a, conv::pass what) {
-    axis_sizes x{number(a.src), number(a.dst), number(a.kernel), number(a.stride),
-        number(a.dilation), number(a.pad)};
-    if (a == conv::axis{}) return x;
-    const conv::tap_counts inside = conv::count_taps(a);
-    x.pairs = inside.pairs;
-    x.kernel = std::max(1.0, inside.taps);  // drivers drop the others
-    const double reach = (x.kernel - 1) * x.dilation + 1;
-    if (what != conv::pass::backward_data) {
-        x.results = x.length = x.dst;
-        x.patch = std::min(x.dst * x.kernel, (x.dst - 1) * x.stride + reach);
-        x.touched = std::min(x.src, x.patch);
-        return x;
-    }
-    dim common = a.stride, rest = a.dilation;  // their greatest common divisor
-    while (rest != 0) common = std::exchange(rest, common % rest);
-    x.phases = std::min(x.kernel, std::max(1.0, x.stride / number(common)));
-    x.length = parts_of(x.src, x.stride);
-    x.results = std::min(x.src, x.length * x.phases);
-    x.patch = x.length + parts_of(reach - 1, x.stride);
-    x.touched = std::min(x.dst, x.patch);
-    return x;
-}
-
-}  // namespace
-
-problem_sizes::problem_sizes(const conv::problem &asked)
-    : p(asked.what == conv::pass::backward_bias ? asked : conv::simplify(asked)),
-      weights(p.what == conv::pass::backward_weights), forward(p.what != conv::pass::backward_data),
-      f32(p.type == data_type::f32), size(static_cast<double>(size_of(p.type))),
-      images(number(p.mb)), groups(number(p.groups)), maps(images * groups), ic(number(p.ic)),
-      oc(number(p.oc)), taps(1), all_taps(1), src_positions(1), dst_positions(1), in_positions(1),
-      out_positions(1) {
-    for (std::size_t a = 0; a < 3; ++a) {
-        x[a] = sizes_of(p.x[a], p.what);
-        taps *= x[a].kernel;
-        all_taps *= number(p.x[a].kernel);
-        src_positions *= x[a].src;
-        dst_positions *= x[a].dst;
-        in_positions *= x[a].touched;
-        out_positions *= forward ? x[a].dst : x[a].src;
-    }
-    const conv::data_strides &in = forward ? p.src : p.dst, &out = forward ? p.dst : p.src;
-    in_c = forward ? ic : oc;
-    out_c = forward ? oc : ic;
-    in_last = in.c == 1;
-    out_last = out.c == 1;
-    in_pitch = number(in.x[2]);
-    in_step = forward ? x[2].stride : 1;
-    patch_rows = maps * x[0].touched * x[1].touched;
-    segments = forward ? std::min(x[2].stride, x[2].kernel) : 1;
-    if (weights) {
-        in_positions = std::min(src_positions, dst_positions * taps);
-        patch_rows = maps * std::min(x[0].src, x[0].dst * x[0].kernel)
-                     * std::min(x[1].src, x[1].dst * x[1].kernel);
-    }
-    empty = maps * ic * oc * x[0].pairs * x[1].pairs * x[2].pairs == 0;
-}
 
 double seconds_of(const work_counts &c, const work_counts &n) {
     return 1e-9
@@ -142,6 +79,15 @@ bool is_fma(const kernel_set &kernels) {
     return kernels.format == operand_format::fma;
 }
 
+/// AVX2's rates are of tasks with several taps, whose rows begin and end anew for each. One tap of
+/// channels that lie side by side is a run of positions (groups of 4 to 32 on 7×7 to 56×56: 2 to 9
+/// times as fast as they say).
+void one_long_run(work_counts &w) {
+    w.tasks *= 0.03;
+    w.calls *= 0.45;
+    w.result_lines *= 0.4;
+}
+
 work_counts tiled_data_work(const problem_sizes &s, const kernel_set &k) {
     const double units = parts_of(s.in_c, k.k_per_unit), most_chunk = 256.0 * k.k_per_unit;
     const double chunks = parts_of(s.in_c, most_chunk);
@@ -168,6 +114,7 @@ work_counts tiled_data_work(const problem_sizes &s, const kernel_set &k) {
     if (!as_stored && volume > 1
         && 4 * chunk * std::min(s.in_positions, volume * tile) > kept_bytes)
         w.spilled = s.maps * s.in_c * s.in_positions;
+    if (k.set == isa::avx2 && s.taps == 1 && as_stored) one_long_run(w);
     return w;
 }
 
@@ -271,7 +218,11 @@ work_counts narrow_pixels_work(const problem_sizes &s, const kernel_set &k) {
         add_results(w, s, false);
     else
         add_narrow_results(w, s, k);
-    if (quads) return w;
+    if (quads) {
+        // Each into a place of its own, 2.1 to 2.8 ns (groups of 8 and 16 on 7×7).
+        w.weights = together > 1 ? 0 : w.weights * (is_fma(k) ? 1.6 : 1.5);
+        return w;
+    }
     // Positions that are packed, twice as long where a vector is left incomplete.
     const double groups = narrow_groups(s), channels = groups * s.in_c;
     w.tasks = s.maps / groups * s.in_positions * (divides(k.lanes, channels) ? 1 : 2);
@@ -338,6 +289,9 @@ work_counts tiled_weights_work(const problem_sizes &s, const kernel_set &k, doub
     add_both(w, s, maps, ic, oc, src_as_stored, dst_as_stored, s.in_step);
     if (!src_as_stored) w.rows += s.patch_rows / together * s.segments;
     if (!dst_as_stored) w.rows += maps * s.x[0].dst * s.x[1].dst;
+    if (k.set == isa::avx2 && s.taps == 1 && src_as_stored && dst_as_stored
+        && 4 * s.in_pitch * s.in_step < most_pitch)
+        w.lines *= 0.25;  // as in one_long_run()
     w.weights = groups * ic * oc * s.taps;
     return w;
 }
@@ -357,6 +311,13 @@ work_counts folded_weights_work(const problem_sizes &s, const kernel_set &k) {
     add_both(w, s, s.maps, s.ic, s.oc, false, dst_as_stored, 2);
     w.rows = s.patch_rows + (dst_as_stored ? 0 : s.maps * s.x[0].dst * s.x[1].dst);
     w.weights = s.groups * s.ic * s.oc * s.taps;
+    if (s.groups > 1) w.result_lines = s.groups * s.ic * s.taps;  // short rows of weights
+    // Lines that several groups share come for each of them, those of src in whole rows.
+    constexpr double shared = 2.5;  // times as long again
+    if (s.groups > 1 && s.in_last && s.size * s.ic < line_bytes)
+        w.lines += shared * s.patch_rows * s.x[2].src;
+    if (s.groups > 1 && s.out_last && s.size * s.oc < line_bytes)
+        w.lines += shared * s.maps * s.dst_positions;
     return w;
 }
 
@@ -522,6 +483,14 @@ double spread_seconds(const problem_sizes &s) {
                      : written * channels * s.src_positions;
 }
 
+/// The same in weights gradients of a few channels at a time, whose lines are still there for the
+/// next elements: groups of 4 and 8 on 14×14 to 56×56 a sixth or less, of 16 nearly all. Shorter
+/// vectors' times are counted twice as long as these bytes.
+double group_spread(const problem_sizes &s, const kernel_set &k) {
+    const double share = std::clamp((std::max(s.ic, s.oc) - 6) / 12, 0.1, 1.0);
+    return spread_seconds(s) * (k.lanes < 16 ? 1 : share);
+}
+
 }  // namespace
 
 prediction predict_tiled(const problem_sizes &s, const kernel_set &k) {
@@ -567,22 +536,22 @@ prediction predict_folded(const problem_sizes &s, const kernel_set &k) {
 prediction predict_narrow(const problem_sizes &s, const kernel_set &k) {
     if (s.empty) return nothing;
     if (s.weights)
-        return {spread_seconds(s)
+        return {group_spread(s, k)
                     + seconds_with(cost_kind::narrow_weights, narrow_weights_work(s, k), k),
             gradient_bytes(s, 256 << 10), gradient_pieces(s, k, narrow_tile(s), narrow_groups(s))};
     const work_counts w = narrow_data_work(s, k);
     // One channel fills half of each pair: 1.4 to 2.7 times as long as by FMA where this says 1.
     const double halves = !is_fma(k) && s.in_c == 1 ? 2 : 1;
-    return {spread_seconds(s) + scattered_seconds(s)
-                + halves * seconds_with(cost_kind::narrow_data, w, k),
+    const double spread = s.forward ? spread_seconds(s) : 0;  // results leave together
+    return {spread + scattered_seconds(s) + halves * seconds_with(cost_kind::narrow_data, w, k),
         data_bytes(s, w.weights, 1 << 20, 256 << 10),
         data_pieces(s, 256 << 10, 10, narrow_groups(s))};
 }
 
 prediction predict_grouped(const problem_sizes &s, const kernel_set &k) {
     if (s.empty) return nothing;
-    return {
-        spread_seconds(s) + seconds_with(cost_kind::grouped_weights, grouped_weights_work(s, k), k),
+    return {group_spread(s, k)
+                + seconds_with(cost_kind::grouped_weights, grouped_weights_work(s, k), k),
         gradient_bytes(s, 128 << 10),
         // Tiles are halved where they are few.
         gradient_pieces(

@@ -66,6 +66,7 @@ constexpr rate_table avx512_fma = {
         .turned = 0.17,
         .gathered = 0.676,
         .lines = 0.716,
+        .result_lines = 25,
         .weights = 0.677,
         .partial = 0.126},
     // narrow_data
@@ -200,6 +201,7 @@ constexpr rate_table avx512_dot2 = {
         .turned = 0.14,
         .gathered = 0.5,
         .lines = 0.7,
+        .result_lines = 25,
         .weights = 0.677,
         .partial = 0.126},
     // narrow_data
@@ -211,7 +213,7 @@ constexpr rate_table avx512_dot2 = {
         .turned = 0.1,
         .gathered = 0.12,
         .far = 0.429,
-        .results_last = 0.311,
+        .results_last = 0.22,
         .results_apart = 0.15,
         .weights = 1.4},
     // narrow_weights
@@ -308,6 +310,7 @@ constexpr rate_table avx2_fma = {
         .turned = 0.317,
         .gathered = 0.832,
         .lines = 1.18,
+        .result_lines = 40,
         .weights = 2.99,
         .partial = 0.324},
     // narrow_data
