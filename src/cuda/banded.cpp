@@ -180,7 +180,7 @@ double all_cycles(const banded_args &a, const problem &p) {
     return static_cast<double>(waves * blocks_at_once(a, p)) * item_cycles(a, p);
 }
 
-/// Items of the least effort that shared memory has room for; the smallest always has.
+/// Items of the least effort that shared memory has room for: a tile always has.
 banded_args choose(const problem &p) {
     const bool backward = p.what == pass::backward_data;
     const wide rows = backward ? p.x[1].src : p.x[1].dst,
@@ -196,16 +196,16 @@ banded_args choose(const problem &p) {
         best = a;
         least = cycles;
     };
-    constexpr wide most_tiles = 16;  // of rows, of columns
-    for (wide bands = cover(rows, tile_rows * most_tiles); bands <= cover(rows, tile_rows); ++bands)
-        for (wide strips = cover(tiles, most_tiles); strips <= std::min<wide>(tiles, 32); ++strips)
+    constexpr wide most_tiles = 16;
+    const wide row_tiles = cover(rows, tile_rows);
+    for (wide down = 1; down <= std::min(row_tiles, most_tiles); ++down)
+        for (wide across = 1; across <= std::min(tiles, most_tiles); ++across)
             for (const int images : {1, 2, 4, 8, 16}) {
+                const wide bands = cover(row_tiles, down), strips = cover(tiles, across);
                 if (images > 1 && (bands > 1 || strips > 1 || images >= 2 * p.mb)) break;
                 const int even = rows <= 8 ? std::max(2, images) : images;
                 try_shape({even, narrow(cover(rows, bands)), narrow(cover(tiles, strips)) * chunk});
             }
-    if (best.images == 0)
-        try_shape({rows <= 8 ? 2 : 1, narrow(std::min<wide>(rows, tile_rows)), chunk});
     return best;
 }
 
@@ -326,9 +326,9 @@ std::string refuse_banded(const problem &p) {
     for (const conv::data_strides *s : {&p.src, &p.dst}) {
         if ((planes ? s->x[2] : s->c) != 1)
             return planes ? "columns do not lie side by side" : "channels do not lie side by side";
-        // From end to end of the largest box.
-        constexpr wide most = wide{1} << 24;
-        if (std::max({s->n, s->c, s->x[1], s->x[2]}) >= most) return "strides need 64-bit indices";
+        // Of the largest box: 16 images, 256 rows and what is beside them, 128 columns.
+        if (s->n >= wide{1} << 25 || std::max(s->x[1], s->x[2]) >= wide{1} << 21)
+            return "strides need 64-bit indices";
     }
     return {};
 }
