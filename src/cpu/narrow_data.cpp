@@ -515,6 +515,7 @@ void narrow_data::store_row(const scratch &s, const task &t, const conv_phase &f
     args.relu = p_.relu;
     const auto at = [&](const conv::data_strides &st) { return size * row_at(st, t, f, d, h); };
     args.out = static_cast<char *>(roles_.output(*t.data)) + at(roles_.out);
+    args.stream = streams_ && stores_lines(args);
     if (p_.add) args.add = static_cast<const char *>(t.data->add) + at(p_.add_strides);
     kernels_.store(args);
 }

@@ -13,6 +13,7 @@
 #include "cpu/memory_walk.hpp"
 #include "cpu/parallel.hpp"
 #include "cpu/phases.hpp"
+#include "cpu/streaming.hpp"
 #include "cpu/work_cut.hpp"
 
 namespace convgrad::cpu {
@@ -121,8 +122,9 @@ private:
     dim c_rows_ = 1;       // rows of results that leave together then
     dim pixel_bytes_ = 0;  // from position to position of the patch then
     dim k_chunk_ = 1, chunks_ = 1;
-    bool keep_weights_ = true;  // of all chunks
-    bool ahead_ = false;        // memory is asked for
+    bool keep_weights_ = true;           // of all chunks
+    bool ahead_ = false;                 // memory is asked for
+    bool streams_ = exceeds_caches(p_);  // results go past the caches where they can
     dim images_per_task_ = 1, tasks_ = 0;
     int workers_ = 1;
     std::unique_ptr<narrow_data> exact_;

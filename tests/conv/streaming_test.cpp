@@ -44,6 +44,9 @@ constexpr size sizes[] = {
     {"folded.fma", 1, 1, 3, 64, 9, 32, 3, 1},
     {"folded.dot2", 1, 1, 3, 64, 16, 32, 7, 2},
     {"narrow.fma", 2, 6, 8, 8, 9, 17, 3, 1},  // asks for memory only
+    {"narrow.fma", 1, 1, 3, 16, 5, 128, 3, 1},
+    {"narrow.fma", 2, 4, 8, 8, 5, 16, 3, 1},
+    {"narrow.dot2", 1, 4, 8, 8, 5, 128, 3, 1},
     {"narrow.fma", 2, 1, 130, 3, 9, 17, 5, 2},
     {"narrow.dot2", 2, 6, 8, 8, 9, 17, 3, 1},
     {"pointwise.fma", 2, 1, 24, 48, 16, 16, 1, 1},
