@@ -35,9 +35,8 @@ __device__ inline int channel_of(int slot) {
     const int high = slot / 8;
     return high * 8 + slot / 4 % 2 * 4 + (slot % 2 ^ high) * 2 + slot / 2 % 2;
 }
-template <bool Planes>
+/// Where channels lie side by side.
 __device__ inline int slot_of(int channel) {
-    if (Planes) return channel;
     const int high = channel / 8;
     return high * 8 + channel / 4 % 2 * 4 + channel % 2 * 2 + (channel / 2 % 2 ^ high);
 }
@@ -86,9 +85,7 @@ __device__ inline void fill_table(
 template <int Bytes>
 __device__ inline void copy(unsigned to, const void *from, bool there) {
     if constexpr (Bytes == 16)
-        asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from),
-                     "r"(there ? 16 : 0)
-                     : "memory");
+        copy_16(to, from, there);
     else
         asm volatile("cp.async.ca.shared.global [%0], [%1], %2, %3;" ::"r"(to), "l"(from),
                      "n"(Bytes), "r"(there ? Bytes : 0)
@@ -114,12 +111,6 @@ __device__ inline void copy_slowly(unsigned to, const T *from, unsigned there) {
 /// Bits of the first `count` of `most`.
 __device__ inline unsigned first_bits(int count, int most) {
     return count >= most ? (1U << most) - 1U : count <= 0 ? 0U : (1U << count) - 1U;
-}
-
-__device__ inline void store_turned(unsigned at, const unsigned (&r)[4]) {
-    asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1,%2,%3,%4};" ::"r"(at),
-                 "r"(r[0]), "r"(r[1]), "r"(r[2]), "r"(r[3])
-                 : "memory");
 }
 
 /// N chunks of a tile, as sums hold them: two words each, for rows 0 to 7 and 8 to 15.
@@ -192,7 +183,7 @@ __device__ inline void turn_pixels(
     const int pixel = lane % 8, half = lane / 8 % 2, second = lane / 16;
     const int4 *const table = reinterpret_cast<const int4 *>(memory + p.table_at);
     const unsigned from = shared + p.raw_at + pixel * 32 + (half ^ pixel / 4) * 16;
-    const unsigned to = shared + p.at + slot_of<false>(half * 8 + lane % 8) * p.slot_bytes;
+    const unsigned to = shared + p.at + slot_of(half * 8 + lane % 8) * p.slot_bytes;
     const int units = p.lines * p.chunks * a.images;
 #pragma unroll 4
     for (int unit = warp * 2; unit < units; unit += 2 * banded_warps) {
@@ -200,7 +191,7 @@ __device__ inline void turn_pixels(
         const int mine = min(unit + second, units - 1);
         unsigned v[4];
         load_matrices(from + mine * banded_raw_chunk, v);
-        store_turned(to + table[mine].x, v);
+        store_matrices_turned(to + table[mine].x, v);
     }
 }
 

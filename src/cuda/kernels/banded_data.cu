@@ -253,7 +253,7 @@ __device__ inline void store_pixels(const banded_args &a, const unsigned char *m
     // Rows of matrices: the first and second pairs of each four channels, of two chunks.
     const int pair = lane / 8 % 2, row = lane % 8;
     const unsigned from =
-        shared + a.in.at + slot_of<false>(row / 2 * 4 + pair * 2 + row % 2) * a.in.slot_bytes;
+        shared + a.in.at + slot_of(row / 2 * 4 + pair * 2 + row % 2) * a.in.slot_bytes;
     T *const to = out_of<T>(a, at, channel) + lane / 4 * a.base.end.out_strides.x[2];
     const int units = a.images * a.band_rows * a.column_tiles;
 #pragma unroll 2

@@ -2,7 +2,7 @@
 // and barriers in shared memory tell when. What lies beside a tensor is zero.
 #pragma once
 
-#include "device.cuh"
+#include "tensor.cuh"
 
 namespace convgrad::cuda::bulk {
 
@@ -128,19 +128,6 @@ __device__ inline void take_turn(int which) {
 }
 __device__ inline void pass_turn(int which) {
     asm volatile("bar.arrive %0, 256;" ::"r"((which ^ 1) + 3) : "memory");
-}
-
-/// Four matrices of 8 by 8 16-bit values, as sums hold them; lanes name their rows.
-__device__ inline void store_matrices(unsigned at, const unsigned (&r)[4]) {
-    asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1,%2,%3,%4};" ::"r"(at),
-                 "r"(r[0]), "r"(r[1]), "r"(r[2]), "r"(r[3])
-                 : "memory");
-}
-/// The same, each matrix turned.
-__device__ inline void store_matrices_turned(unsigned at, const unsigned (&r)[4]) {
-    asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1,%2,%3,%4};" ::"r"(at),
-                 "r"(r[0]), "r"(r[1]), "r"(r[2]), "r"(r[3])
-                 : "memory");
 }
 
 /// A ring of stages between the thread that copies and the warps that compute, of which so many

@@ -184,9 +184,9 @@ struct slice_store : bulk_store<T> {
 #pragma unroll
             for (int i = 0; i < 4; ++i) four[i] = this->round(sum + half * 8 + i * 2);
             if (turned)
-                bulk::store_matrices_turned(to[half] + moved, four);
+                store_matrices_turned(to[half] + moved, four);
             else
-                bulk::store_matrices(to[half] + moved, four);
+                store_matrices(to[half] + moved, four);
         }
     }
     /// Those who share what is staged: a warp, or all of the warpgroup.

@@ -79,10 +79,9 @@ struct halo_store : bulk_store<T> {
 #pragma unroll
             for (int k = 0; k < 4; ++k) four[k] = this->round(sum + i * 8 + k * 2);
             if (along_channels)
-                bulk::store_matrices_turned(
-                    to + static_cast<unsigned>(i * 16 * shape::pitch), four);
+                store_matrices_turned(to + static_cast<unsigned>(i * 16 * shape::pitch), four);
             else
-                bulk::store_matrices(to + static_cast<unsigned>(i * 32), four);
+                store_matrices(to + static_cast<unsigned>(i * 32), four);
         }
     }
     /// Pieces of eight channels.

@@ -22,6 +22,19 @@ __device__ inline void load_matrices_turned(unsigned at, unsigned (&r)[4]) {
                  : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
                  : "r"(at));
 }
+/// Four matrices of 8 by 8 16-bit values, as sums hold them; lanes name their rows.
+__device__ inline void store_matrices(unsigned at, const unsigned (&r)[4]) {
+    asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1,%2,%3,%4};" ::"r"(at),
+                 "r"(r[0]), "r"(r[1]), "r"(r[2]), "r"(r[3])
+                 : "memory");
+}
+/// The same, each matrix turned.
+__device__ inline void store_matrices_turned(unsigned at, const unsigned (&r)[4]) {
+    asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1,%2,%3,%4};" ::"r"(at),
+                 "r"(r[0]), "r"(r[1]), "r"(r[2]), "r"(r[3])
+                 : "memory");
+}
+
 __device__ inline unsigned load_word(unsigned at) {
     unsigned v;
     asm volatile("ld.shared.b32 %0, [%1];" : "=r"(v) : "r"(at));
