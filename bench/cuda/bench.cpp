@@ -1,5 +1,6 @@
 // Times of layers on a GPU: convgrad_cuda_bench < LAYERS, one a line:
 //   name mb groups ic oc size kernel stride pad type layout [math [algorithm]]
+// (size, kernel, stride and pad as one number for both axes, or as two: 1x4096)
 // (passes that the algorithm does not take are left out)
 // with channels per group, type f32, bf16 or f16, layout nxc or ncx. Writes comma-separated values:
 // name, pass, type, layout, algorithm, milliseconds (median), share of the copy rate, TFLOP/s.
@@ -131,10 +132,24 @@ struct layer {
     std::string algorithm;
 };
 
+/// "7": both axes; "1x31": one after the other.
+struct both {
+    dim y = 0, x = 0;
+};
+std::istream &operator>>(std::istream &in, both &to) {
+    std::string text;
+    in >> text;
+    std::istringstream parts(text);
+    char by = 0;
+    if (!(parts >> to.y)) in.setstate(std::ios::failbit);
+    if (!(parts >> by >> to.x)) to.x = to.y;
+    return in;
+}
+
 bool read(const std::string &line, layer &l) {
     std::istringstream in(line);
     std::string type, math = "accurate";
-    dim size = 0, kernel = 0, stride = 0, pad = 0;
+    both size, kernel, stride, pad;
     problem &p = l.p;
     if (!(in >> l.name >> p.mb >> p.groups >> p.ic >> p.oc >> size >> kernel >> stride >> pad
             >> type >> l.layout))
@@ -146,15 +161,18 @@ bool read(const std::string &line, layer &l) {
     p.math = math == "strict" ? math_mode::strict
              : math == "fast" ? math_mode::fast
                               : math_mode::accurate;
-    const dim out = (size + 2 * pad - kernel) / stride + 1;
-    p.x[1] = p.x[2] = {size, out, kernel, stride, 1, pad};
+    const auto out = [](dim length, dim taps, dim step, dim padding) {
+        return (length + 2 * padding - taps) / step + 1;
+    };
+    p.x[1] = {size.y, out(size.y, kernel.y, stride.y, pad.y), kernel.y, stride.y, 1, pad.y};
+    p.x[2] = {size.x, out(size.x, kernel.x, stride.x, pad.x), kernel.x, stride.x, 1, pad.x};
     const bool nxc = l.layout == "nxc";
-    set_strides(p.src, nxc, p.groups * p.ic, size, size);
-    set_strides(p.dst, nxc, p.groups * p.oc, out, out);
+    set_strides(p.src, nxc, p.groups * p.ic, size.y, size.x);
+    set_strides(p.dst, nxc, p.groups * p.oc, p.x[1].dst, p.x[2].dst);
     // As PyTorch lays out weights: channels last beside channels last.
-    p.weights.i = nxc ? 1 : kernel * kernel;
-    p.weights.k = {0, nxc ? kernel * p.ic : kernel, nxc ? p.ic : 1};
-    p.weights.o = p.ic * kernel * kernel;
+    p.weights.i = nxc ? 1 : kernel.y * kernel.x;
+    p.weights.k = {0, nxc ? kernel.x * p.ic : kernel.x, nxc ? p.ic : 1};
+    p.weights.o = p.ic * kernel.y * kernel.x;
     p.weights.g = p.oc * p.weights.o;
     return true;
 }

@@ -50,18 +50,19 @@ def default_layers():
 
 def measure(line):
     name, *numbers = line.split()[:9]
-    mb, groups, ic, oc, size, kernel, stride, pad = map(int, numbers)
+    mb, groups, ic, oc = map(int, numbers[:4])
+    size, kernel, stride, pad = ([int(v) for v in (text.split("x") * 2)[:2]] for text in numbers[4:])
     kind, layout, *more = line.split()[9:]
     torch.backends.cudnn.allow_tf32 = bool(more) and more[0] == "fast"
     form = torch.channels_last if layout == "nxc" else torch.contiguous_format
     make = lambda *shape: torch.randn(*shape, device="cuda", dtype=TYPES[kind]).to(memory_format=form)
-    x, w = make(mb, groups * ic, size, size), make(groups * oc, ic, kernel, kernel)
+    x, w = make(mb, groups * ic, *size), make(groups * oc, ic, *kernel)
     y = torch.nn.functional.conv2d(x, w, None, stride, pad, 1, groups)
     g = torch.randn_like(y)
 
     def backward(mask):
         return torch.ops.aten.convolution_backward(
-            g, x, w, None, [stride] * 2, [pad] * 2, [1, 1], False, [0, 0], groups, mask)
+            g, x, w, None, stride, pad, [1, 1], False, [0, 0], groups, mask)
 
     def forward():
         return torch.nn.functional.conv2d(x, w, None, stride, pad, 1, groups)

@@ -62,6 +62,8 @@ constexpr algorithm algorithms[] = {
         &make_staged_plan},
     {"cuda.depthwise", accuracy::strict, false, &any, &refuse_depthwise, &predict_depthwise,
         &make_depthwise_plan},
+    {"cuda.sliding", accuracy::strict, false, &any, &refuse_sliding, &predict_sliding,
+        &make_sliding_plan},
     {"cuda.halo", accuracy::accurate, false, &has_warpgroups, &refuse_halo, &predict_halo,
         &make_halo_plan},
     {"cuda.bulk", accuracy::accurate, false, &has_warpgroups, &refuse_bulk, &predict_bulk,

@@ -1,4 +1,5 @@
-// Depthwise layers: one input channel per group, two axes, square kernels of 3, 5 or 7 taps.
+// Depthwise layers: one input channel per group; most of them on two axes, with square kernels of
+// 3, 5 or 7 taps.
 #pragma once
 
 #include "cuda/general.hpp"
@@ -46,5 +47,12 @@ prediction predict_quads(
     const conv::problem &p, const architecture &on, const engines::plan_limits &limits);
 std::unique_ptr<const engines::plan> make_quads_plan(std::string_view name, const conv::problem &p,
     const architecture &on, const engines::plan_limits &limits);
+
+/// Depthwise layers of any kernel, stride and dilation, on any axes.
+std::string refuse_sliding(const conv::problem &p);
+prediction predict_sliding(
+    const conv::problem &p, const architecture &on, const engines::plan_limits &limits);
+std::unique_ptr<const engines::plan> make_sliding_plan(std::string_view name,
+    const conv::problem &p, const architecture &on, const engines::plan_limits &limits);
 
 }  // namespace convgrad::cuda

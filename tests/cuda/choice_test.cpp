@@ -95,6 +95,7 @@ TEST(cuda_choice, every_algorithm_wins_somewhere) {
         {"cuda.quads", layer(pass::forward, 96, 1, 1, 56, 3, 2), ampere},
         {"cuda.staged", layer(pass::forward, 96, 1, 1, 56, 7), hopper},
         {"cuda.depthwise", layer(pass::forward, 96, 1, 2, 56, 3), hopper},
+        {"cuda.sliding", layer(pass::forward, 96, 1, 1, 56, 11), ampere},
         {"cuda.halo", shared16, hopper}, {"cuda.bulk", dense16, hopper},
         {"cuda.wgmma", layer(pass::backward_data, 1, 64, 64, 56, 3), hopper},
         {"cuda.dense", layer(pass::forward, 1, 128, 128, 28, 3), small},
