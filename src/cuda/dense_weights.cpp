@@ -46,8 +46,9 @@ struct shape {
     /// By the problem alone: as few rounds of blocks on a nominal large device as make up for the
     /// sums of parts and for what each block starts with.
     [[nodiscard]] wide wanted_parts() const {
-        constexpr wide at_once = 264, most_parts = 512, start = 10;  // start: in steps
-        constexpr double step_seconds = 2e-6, sum_rate = 2e12;       // bytes, written and read
+        const wide at_once = has_roles() ? 132 : 264;
+        constexpr wide most_parts = 512, start = 10;            // start: in steps
+        constexpr double step_seconds = 2e-6, sum_rate = 2e12;  // bytes, written and read
         const wide steps = std::max<wide>(
             1, cover(positions_of(merged) * static_cast<wide>(size_of(merged.type)), 128));
         const double part_bytes =
@@ -84,10 +85,17 @@ struct shape {
         const int which = rows == 32 ? 0 : rows == 64 ? 1 : 2;
         return is_fast(merged) ? fast[which] : of_type(exact[which], merged.type);
     }
+    /// Whether a warpgroup more copies.
+    [[nodiscard]] bool has_roles() const { return warpgroups && is_f32() && rows >= 64; }
     [[nodiscard]] int shared() const {
-        return !warpgroups               ? dense_weights_shared
-               : is_split() && rows > 64 ? wgmma_weights_wide_shared
-                                         : wgmma_weights_shared;
+        return !warpgroups   ? dense_weights_shared
+               : has_roles() ? wgmma_roles_shared(static_cast<int>(rows), is_split() ? 2 : 1)
+                             : wgmma_weights_shared;
+    }
+    [[nodiscard]] int threads() const {
+        return !warpgroups   ? dense_weights_threads
+               : has_roles() ? wgmma_roles_threads
+                             : wgmma_threads;
     }
 };
 
@@ -156,8 +164,7 @@ private:
             args.dst_strides = dst.strides;
             args.dst_group = dst.group;
         }
-        on.launch(shape_.code(), args.weights.tiles,
-            shape_.warpgroups ? wgmma_threads : dense_weights_threads, &args,
+        on.launch(shape_.code(), args.weights.tiles, shape_.threads(), &args,
             static_cast<std::size_t>(shape_.shared()));
         sums_.finish(problem_, data, workspace, on);
     }
@@ -207,7 +214,7 @@ prediction predict_weights(
     made.workspace = sums.workspace() + s.src.bytes() + s.dst_bytes();
     const double blocks = static_cast<double>(s.tiles * sums.parts());
     // Blocks that run at once; one product is so short that the last ones count.
-    constexpr double at_once = 264;
+    const double at_once = s.has_roles() ? 132 : 264;
     const double rounds = is_fast(p) && !warpgroups ? std::ceil(blocks / at_once) : 1;
     const double macs = static_cast<double>(s.tiles * s.rows * s.columns)
                         * static_cast<double>(positions_of(p))
@@ -219,8 +226,8 @@ prediction predict_weights(
     double share = (p.type != data_type::f32 ? 0.085 : is_fast(p) ? 0.083 : 0.052) * older;
     if (warpgroups)
         share = p.type != data_type::f32 ? 0.2
-                : is_fast(p)             ? (wide_tiles ? 0.115 : 0.077)
-                                         : (wide_tiles ? 0.073 : 0.052);
+                : is_fast(p)             ? (wide_tiles ? 0.15 : 0.092)
+                                         : (wide_tiles ? 0.089 : 0.064);
     double packed = s.src.direct() ? 0 : static_cast<double>(s.src.bytes());
     if (s.turns() || !s.dst.direct()) packed += static_cast<double>(s.dst_bytes());
     made.seconds = 1e-5 + (packed * 3 + static_cast<double>(sums.workspace()) * 2) / on.memory

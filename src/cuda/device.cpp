@@ -79,7 +79,7 @@ void load_kernels(device &d) {
     if (!d.arch.warpgroups) return;
     allow_all(kernel::wgmma_data_n32_f32, kernel::wgmma_data_n128_tf32, wgmma_shared(128, 2));
     allow_all(
-        kernel::wgmma_weights_n32_f32, kernel::wgmma_weights_n128_tf32, wgmma_weights_wide_shared);
+        kernel::wgmma_weights_n32_f32, kernel::wgmma_weights_n128_tf32, wgmma_roles_shared(128, 2));
     for (const kernel halo : {kernel::halo_bf16, kernel::halo_f16})
         allow(halo, halo_tiles::most_shared);
     for (const kernel first : {kernel::bulk_data_256x64_bf16, kernel::bulk_turned_256x64_bf16,

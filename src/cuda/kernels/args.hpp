@@ -242,8 +242,12 @@ constexpr int wgmma_shared(int columns, int copies) {
 
 /// Weights gradients: the most that a block takes.
 constexpr int wgmma_weights_shared = wgmma_stages * 34816 + 1024;
-/// By tiles of 128 output channels, f32.
-constexpr int wgmma_weights_wide_shared = wgmma_stages * 51200 + 1024;
+/// Of f32 by tiles of 64 output channels and more: a warpgroup more, which copies; `copies` of
+/// diff_dst: 2 where it is split.
+constexpr int wgmma_roles_threads = 384, wgmma_roles_stages = 4;
+constexpr int wgmma_roles_shared(int columns, int copies) {
+    return wgmma_roles_stages * (17408 + columns * copies * 128) + 1024;
+}
 
 /// What the copy engine is told about a tensor: a CUtensorMap.
 struct alignas(64) tensor_map {

@@ -130,9 +130,9 @@ __device__ inline void pass_turn(int which) {
     asm volatile("bar.arrive %0, 256;" ::"r"((which ^ 1) + 3) : "memory");
 }
 
-/// A ring of stages between the thread that copies and the warps that compute, of which so many
-/// read each stage.
-template <int Stages, int Readers = 8>
+/// A ring of stages between the threads that copy (one, or so many) and the warps that compute, of
+/// which so many read each stage.
+template <int Stages, int Readers = 8, int Writers = 1>
 struct ring {
     unsigned memory, full, empty;  // addresses of the stages and of their barriers
     unsigned bytes;                // of a stage
@@ -145,7 +145,7 @@ struct ring {
           bytes(stage_bytes) {}
     __device__ void open() const {
         for (int i = 0; i < Stages; ++i) {
-            init(full + 8U * static_cast<unsigned>(i), 1);
+            init(full + 8U * static_cast<unsigned>(i), Writers);
             init(empty + 8U * static_cast<unsigned>(i), Readers);
         }
         publish_barriers();
