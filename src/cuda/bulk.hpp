@@ -102,6 +102,11 @@ tensor_map map_weights(const lane &on, data_type type, const void *data, wide ro
 tensor_map map_turned_weights(
     const lane &on, data_type type, const void *data, const weights_operand::turned_form &form);
 
+/// Boxes of 32 positions by `box_rows` rows of f32 values that were turned (operand::turn): parts,
+/// each of all rows.
+tensor_map map_turned_rows(const lane &on, const float *data, wide positions, wide rows, wide parts,
+    int box_rows);
+
 /// Slices of channels of a merged group by 64 of the output's positions, `pitch` from one to the
 /// next.
 tensor_map map_outputs(

@@ -10,8 +10,9 @@ namespace {
 static_assert(sizeof(CUtensorMap) == sizeof(tensor_map));
 
 CUtensorMapDataType type_of(data_type type) {
-    return type == data_type::bf16 ? CU_TENSOR_MAP_DATA_TYPE_BFLOAT16
-                                   : CU_TENSOR_MAP_DATA_TYPE_FLOAT16;
+    return type == data_type::f32    ? CU_TENSOR_MAP_DATA_TYPE_FLOAT32
+           : type == data_type::bf16 ? CU_TENSOR_MAP_DATA_TYPE_BFLOAT16
+                                     : CU_TENSOR_MAP_DATA_TYPE_FLOAT16;
 }
 
 /// The last corner of the box that positions lie in, from the tensor's last one.
@@ -24,7 +25,8 @@ template <std::size_t Rank>
 tensor_map map_boxes(const lane &on, data_type type, const void *data,
     const std::array<wide, Rank> &lengths, const std::array<wide, Rank - 1> &strides,
     const std::array<wide, Rank> &box, CUtensorMapSwizzle swizzle) {
-    constexpr wide element = 2, least_stride = 16;
+    constexpr wide least_stride = 16;
+    const wide element = static_cast<wide>(size_of(type));
     cuuint64_t all[Rank], steps[Rank - 1];
     cuuint32_t some[Rank], every[Rank];
     for (std::size_t d = 0; d < Rank; ++d) {
@@ -112,6 +114,12 @@ tensor_map map_turned_weights(
     const lane &on, data_type type, const void *data, const weights_operand::turned_form &form) {
     return map_boxes<3>(on, type, data, {form.out, form.taps, form.in},
         {form.tap_stride, form.in_stride}, {64, 1, 64}, CU_TENSOR_MAP_SWIZZLE_128B);
+}
+
+tensor_map map_turned_rows(const lane &on, const float *data, wide positions, wide rows, wide parts,
+    int box_rows) {
+    return map_boxes<3>(on, data_type::f32, data, {positions, parts, rows},
+        {positions * rows, positions}, {32, 1, box_rows}, CU_TENSOR_MAP_SWIZZLE_128B);
 }
 
 wide position_pitch(const conv::problem &p) {

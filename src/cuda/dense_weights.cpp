@@ -3,6 +3,7 @@
 #include <cmath>
 #include <cstdint>
 
+#include "cuda/bulk.hpp"
 #include "cuda/dense.hpp"
 #include "cuda/operand.hpp"
 #include "cuda/wgmma.hpp"
@@ -158,6 +159,10 @@ private:
         if (shape_.turns()) {
             shape_.dst.turn(data.dst, dst_room, shape_.is_split(), on);
             args.dst = dst_room;
+            if (shape_.has_roles())
+                args.turned = map_turned_rows(on, reinterpret_cast<const float *>(dst_room),
+                    args.turned_row, args.groups * args.oc, shape_.is_split() ? 2 : 1,
+                    static_cast<int>(shape_.rows));
         } else {
             const operand::place dst = shape_.dst.read(data.dst, dst_room, on);
             args.dst = dst.data;

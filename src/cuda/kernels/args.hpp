@@ -200,6 +200,11 @@ struct dense_args {
     std::int32_t channels;       // of a group, padded to 16 bytes
 };
 
+/// What the copy engine is told about a tensor: a CUtensorMap.
+struct alignas(64) tensor_map {
+    std::uint64_t words[16];
+};
+
 /// Weights gradients on tensor cores: see dense_weights.cu. Channels are those of merged groups.
 struct dense_weights_args {
     weights_args weights;   // the problem as it is, cut into tiles of merged groups
@@ -210,6 +215,7 @@ struct dense_weights_args {
     wide turned_row, small;     // dst as rows of positions: of a channel; from large to small parts
     std::int32_t ic, oc;
     std::int32_t tap_pieces;  // 16-byte pieces of a tap's input channels
+    tensor_map turned;        // dst as rows of positions, where a warpgroup of its own copies
 };
 
 constexpr int dense_weights_rows = 64, dense_weights_columns = 128, dense_weights_threads = 128,
@@ -248,11 +254,6 @@ constexpr int wgmma_roles_threads = 384, wgmma_roles_stages = 4;
 constexpr int wgmma_roles_shared(int columns, int copies) {
     return wgmma_roles_stages * (17408 + columns * copies * 128) + 1024;
 }
-
-/// What the copy engine is told about a tensor: a CUtensorMap.
-struct alignas(64) tensor_map {
-    std::uint64_t words[16];
-};
 
 /// Output positions of one phase of a data pass, as boxes of the input are found: position j reads
 /// from `start + step·j`, through tap t at `offset + offset_step·t` from there.

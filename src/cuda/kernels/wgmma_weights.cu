@@ -41,7 +41,8 @@ __device__ inline unsigned swizzled(int k, int piece, unsigned block) {
            + static_cast<unsigned>(((piece & 7) ^ (k & 7)) << 4);
 }
 
-/// Known: stages whose positions are kept.
+/// Known: stages whose positions are kept. Where threads do nothing but copy, diff_dst is the copy
+/// engine's.
 template <typename T, int N, bool Exact, int Copiers = threads, int Stages = stages,
     int Known = Stages>
 struct weights_copier {
@@ -99,7 +100,7 @@ struct weights_copier {
                 }
             }
 #pragma unroll
-            for (int i = 0; i < l::b_rows / l::b_step; ++i) {
+            for (int i = 0; i < (Copiers == threads ? l::b_rows / l::b_step : 0); ++i) {
                 const int k = t / l::b_pieces + i * l::b_step, piece = t % l::b_pieces;
                 if constexpr (l::turns) {
                     const wide offset = at[k].dst;
@@ -262,7 +263,21 @@ using tile_layout = layout<float, N, Exact, copiers, ring_stages>;
 template <int N, bool Exact>
 constexpr bool is_ring = tile_layout<N, Exact>::ring_bytes + 1024
                          == wgmma_roles_shared(N, Exact ? 2 : 1);
-using stage_ring = bulk::ring<ring_stages, 8, copiers>;
+using stage_ring = bulk::ring<ring_stages, 8, copiers + 1>;  // + 1: the copy engine
+
+/// Rows of diff_dst, by one thread. Rows beside those of the group give sums that nobody stores.
+template <int N, bool Exact>
+__device__ inline void copy_turned(const dense_weights_args &q, const weights_tile &tile, int step,
+    const stage_ring &stages_of) {
+    using l = tile_layout<N, Exact>;
+    const int position = static_cast<int>(tile.first) + step * l::depth,
+              row = static_cast<int>(tile.group) * q.oc + static_cast<int>(tile.first_out);
+    const unsigned to = stages_of.at() + l::a_bytes;
+    bulk::expect(stages_of.is_full(), (Exact ? 2 : 1) * l::b_bytes);
+    bulk::copy_weights(to, q.turned, stages_of.is_full(), position, 0, row);
+    if constexpr (Exact)
+        bulk::copy_weights(to + l::b_bytes, q.turned, stages_of.is_full(), position, 1, row);
+}
 
 template <int N, bool Exact>
 __device__ inline void copy_tile(const dense_weights_args &q, position (*positions)[32],
@@ -296,6 +311,7 @@ __device__ inline void copy_tile(const dense_weights_args &q, position (*positio
             describe(step + at_once);
         }
         bulk::wait(stages_of.is_empty(), stages_of.parity ^ 1U);
+        if (t == 0) copy_turned<N, Exact>(q, tile, step, stages_of);
         copy.load();
         stages_of.next();
         if (step < lag) continue;
