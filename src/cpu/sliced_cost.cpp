@@ -1,0 +1,63 @@
+#include "cpu/sliced_cost.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include "cpu/cost_counts.hpp"
+
+namespace convgrad::cpu {
+namespace {
+
+// Nanoseconds on a nominal core, vectors of 16 lanes; shorter ones take longer in proportion.
+constexpr double copied = 0.05, shuffled = 0.12, transposed = 0.13;  // an element
+constexpr double call = 250, tap = 12;                               // of a pair of slices
+constexpr double weight = 1.5, sum = 1;                              // held, or written
+
+/// An element of a tensor on its way to its slice, or back.
+double element(const problem_sizes &s, slice_lanes along, const conv::data_strides &t, double c) {
+    if (along == slice_lanes::images || t.c != 1) return transposed;
+    if (s.groups * c > 1 && c == 1) return copied;
+    return c <= number(most_shuffled) ? shuffled : transposed * std::max(1.0, 16 / c);
+}
+
+double seconds_along(const problem_sizes &s, const kernel_set &k, slice_lanes along) {
+    const bool groups = along == slice_lanes::groups;
+    const double lanes = groups ? s.groups : s.images, sets = groups ? 1 : s.groups,
+                 items = groups ? s.images : 1;
+    const problem_sizes one(
+        slice_problem(s.p, along, groups ? s.p.groups : s.p.mb, groups ? s.p.mb : 1));
+    const double wide = 16 / number(k.lanes), pairs = sets * s.ic * s.oc;
+    const double blocks = parts_of(lanes, 2.0 * k.lanes);
+    const double src = s.maps * s.ic * s.src_positions, dst = s.maps * s.oc * s.dst_positions;
+    const double full = whole(lanes, number(k.lanes)) / lanes;
+    double ns = 1e9 * pairs * predict_depthwise(one, k).seconds;
+    ns += full * wide
+          * (src * element(s, along, s.p.src, s.ic) + dst * element(s, along, s.p.dst, s.oc));
+    constexpr double piece = 256 << 10;
+    const double image =
+        4 * 2.0 * k.lanes * sets * (s.ic * s.src_positions + s.oc * s.dst_positions);
+    const double pieces = groups ? parts_of(items, std::max(1.0, floor_of(piece / image))) : 1;
+    ns += blocks * pieces * pairs * (call + tap * s.taps);
+    ns += s.groups * s.ic * s.oc * s.taps * (s.weights ? sum : weight);
+    return 1e-9 * ns;
+}
+
+}  // namespace
+
+sliced_choice choose_slices(const problem_sizes &s, const kernel_set &kernels) {
+    const double groups =
+        s.groups > 1 ? seconds_along(s, kernels, slice_lanes::groups) : HUGE_VAL;
+    const double images = images_fit(s.p) ? seconds_along(s, kernels, slice_lanes::images) : HUGE_VAL;
+    if (groups <= images) return {slice_lanes::groups, groups};
+    return {slice_lanes::images, images};
+}
+
+prediction predict_sliced(const problem_sizes &s, const kernel_set &k) {
+    if (s.empty) return nothing;
+    const sliced_choice choice = choose_slices(s, k);
+    const bool groups = choice.along == slice_lanes::groups;
+    return {choice.seconds, 512 << 10,
+        groups ? s.images * parts_of(s.groups, 2.0 * k.lanes) : parts_of(s.images, k.lanes)};
+}
+
+}  // namespace convgrad::cpu
