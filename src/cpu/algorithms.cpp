@@ -181,9 +181,13 @@ constexpr method winograd{keeps_winograd<Tile>, fits_tile<Tile>, predict_tile<Ti
 
 /// Channels go in pairs of vectors, in data passes a last vector alone. Incomplete ones cost
 /// nothing with AVX-512 only, which has masks for them (15 channels with AVX2: 1.1 to 1.9 times as
-/// long as with AVX-512).
+/// long as with AVX-512). Weights gradients of eight channels take 2 to 4 times as long in vectors
+/// of 16 as in one of 8, whether these hold two positions or one.
 bool fills_pairs(const problem_sizes &s, const kernel_set &kernels) {
-    const double whole = (s.weights ? 2 : 1) * static_cast<double>(kernels.lanes);
+    const auto lanes = static_cast<double>(kernels.lanes);
+    const double whole = s.weights ? 2 * lanes : lanes;
+    const bool eight = s.weights && s.groups == 8;
+    if (eight && kernels.set != isa::portable) return s.groups == lanes;
     return s.groups >= whole || merges_columns(s, kernels)
            || (kernels.set == isa::avx512 && 2 * s.groups > whole);
 }

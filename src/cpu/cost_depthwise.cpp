@@ -44,6 +44,9 @@ work_counts planes_work(const problem_sizes &s, const kernel_set &k) {
     work_counts w;
     w.runs = planes * s.x[0].pairs * s.x[1].pairs * s.x[2].kernel;
     w.steps = w.runs * parts_of(s.x[2].dst, k.lanes);
+    // Taps of a column that share no row: each loads what it multiplies (7×7 with rows 6 apart: 1.9
+    // and 3 times as long).
+    if (s.x[1].kernel > 1 && s.x[1].dilation > s.x[1].stride) w.steps *= s.weights ? 3 : 1.9;
     double &how = stride > 2 ? w.far : stride == 2 ? w.gathered : w.turned;
     how = s.maps * (s.weights ? s.src_positions : s.in_positions);
     w.results_apart = planes * s.out_positions;

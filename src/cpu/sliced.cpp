@@ -1,6 +1,7 @@
 #include "cpu/sliced.hpp"
 
 #include <algorithm>
+#include <limits>
 
 #include "cpu/cost_model.hpp"
 #include "cpu/element.hpp"
@@ -103,6 +104,25 @@ conv::problem slice_problem(const conv::problem &p, slice_lanes along, dim lanes
     return q;
 }
 
+conv::problem sum_problem(
+    const conv::problem &p, slice_lanes along, dim lanes, dim items, const slice_pitches &pitch) {
+    conv::problem q = slice_problem(p, along, lanes, items);
+    if (p.what == conv::pass::backward_data) {  // taps meet slices from the last on
+        q.x[0] = {1, p.oc, p.oc, 1, 1, p.oc - 1};
+        q.dst.x[0] = pitch.in;
+        q.weights.k[0] = -pitch.weights;
+    } else {
+        q.x[0] = {p.ic, 1, p.ic, 1, 1, 0};
+        q.src.x[0] = pitch.in;
+        q.weights.k[0] = pitch.weights;
+    }
+    return q;
+}
+
+bool sums_slices(const conv::problem &p) {
+    return p.x[0] == conv::axis{};
+}
+
 bool images_fit(const conv::problem &p) {
     const auto dense = [&](const conv::data_strides &s, dim channels, dim conv::axis::*length) {
         const dim all = p.groups * channels, positions = positions_of(p, length),
@@ -126,8 +146,8 @@ sliced_groups::sliced_groups(
         block_ = lanes;
     choose_pieces(std::max(threads, 1));
     settle();
-    inner_[0] = make_inner(by_groups() ? items_ : 1, workspace_limit);
-    if (by_groups() && p.mb % items_ > 0) inner_[1] = make_inner(p.mb % items_, workspace_limit);
+    inner_[0] = make_inner(by_groups() ? items_ : 1);
+    if (by_groups() && p.mb % items_ > 0) inner_[1] = make_inner(p.mb % items_);
     for (const inner &one : inner_) {
         for (const auto *data : {one.first.get(), one.more.get()})
             if (data != nullptr) inner_bytes_ = std::max(inner_bytes_, data->workspace());
@@ -183,16 +203,24 @@ void sliced_groups::settle() {
     }
 }
 
-sliced_groups::inner sliced_groups::make_inner(dim items, std::size_t workspace_limit) const {
-    conv::problem q = slice_problem(p_, along_, block_, items);
+sliced_groups::inner sliced_groups::make_inner(dim items) const {
+    // All memory is counted together.
+    constexpr std::size_t any = std::numeric_limits<std::size_t>::max();
+    const bool backward = p_.what == conv::pass::backward_data;
+    conv::problem q =
+        sums_slices(p_)
+            ? sum_problem(p_, along_, block_, items,
+                {(backward ? dst_ : src_).staged_slice, (backward ? p_.ic : 1) * taps_ * block_})
+            : slice_problem(p_, along_, block_, items);
     if (gradient())
         return {nullptr, nullptr,
-            std::make_unique<const depthwise_weights>(q, kernels_, 1, workspace_limit)};
+            std::make_unique<const depthwise_weights>(q, kernels_, 1, any)};
     inner made;
-    made.first = std::make_unique<const depthwise_data>(q, kernels_, 1, workspace_limit);
+    made.first = std::make_unique<const depthwise_data>(q, kernels_, 1, any);
+    if (sums_slices(p_)) return made;
     q.bias = false;
     q.accumulate = true;
-    made.more = std::make_unique<const depthwise_data>(q, kernels_, 1, workspace_limit);
+    made.more = std::make_unique<const depthwise_data>(q, kernels_, 1, any);
     return made;
 }
 
@@ -341,15 +369,14 @@ void sliced_groups::leave_interleaved(
         return;
     }
     args.c = s.row;
-    args.channels = args.c_xs = t.channels * lanes;
+    args.channels = t.channels * lanes;
+    args.c_xs = t.channels * block_;
     for (dim x = 0; x < t.positions; x += row_positions) {
         args.count = std::min(row_positions, t.positions - x);
-        for (dim i = 0; i < args.count; ++i) {
-            const void *in = from + (x + i) * block_;
-            void *row = s.row + i * args.c_xs;
-            kernels_.transpose({static_cast<const char *>(in), 4 * t.staged_slice, t.channels,
-                lanes, 4, static_cast<char *>(row), 4 * t.channels});
-        }
+        const void *in = from + x * block_;
+        void *row = s.row;
+        kernels_.transpose({static_cast<const char *>(in), 4 * t.staged_slice, t.channels,
+            args.count * block_, 4, static_cast<char *>(row), 4 * t.channels});
         args.out = out + size * x * t.step;
         kernels_.store(args);
     }
@@ -389,11 +416,13 @@ void sliced_groups::run_piece(scratch &s, const conv::buffers &data, dim block, 
     const bool at_once = out.staged_slice != 0 || !by_groups();
     for (dim set = 0; set < sets(); ++set)
         for (dim o = 0; o < out.channels; ++o) {
-            for (dim i = 0; i < in.channels; ++i) {
+            const dim calls = sums_slices(p_) ? 1 : in.channels;
+            for (dim i = 0; i < calls; ++i) {
                 conv::buffers slices;
                 slices.src = s.src + set * src_.staged_item + (forward ? i : o) * src_.staged_slice;
                 slices.dst = s.dst + set * dst_.staged_item + (forward ? o : i) * dst_.staged_slice;
-                slices.weights = s.weights + weights_at(set, forward ? o : i, forward ? i : o);
+                const dim from = forward || calls > 1 ? i : in.channels - 1;
+                slices.weights = s.weights + weights_at(set, forward ? o : from, forward ? from : o);
                 slices.bias = p_.bias ? s.bias + (set * out.channels + o) * block_ : nullptr;
                 const inner &run = inner_of(part);
                 (i == 0 ? run.first : run.more)->execute(slices, s.inner, alone);
@@ -413,7 +442,7 @@ void sliced_groups::sum_part(
         stage(dst_, data.dst, now, s.dst);
         for (dim set = 0; set < sets(); ++set)
             for (dim o = 0; o < p_.oc; ++o)
-                for (dim i = 0; i < p_.ic; ++i) {
+                for (dim i = 0; i < (sums_slices(p_) ? 1 : p_.ic); ++i) {
                     conv::buffers slices;
                     slices.src = s.src + set * src_.staged_item + i * src_.staged_slice;
                     slices.dst = s.dst + set * dst_.staged_item + o * dst_.staged_slice;

@@ -45,6 +45,16 @@ struct sliced_tensor {
 /// The depthwise problem of one pair of slices: `lanes` groups, `items` images.
 conv::problem slice_problem(const conv::problem &p, slice_lanes along, dim lanes, dim items);
 
+/// Floats from slice to slice of what is summed, and of its weights.
+struct slice_pitches {
+    dim in, weights;
+};
+/// The one of an output slice and all input slices, which are the first axis (of a weights gradient:
+/// of a dst slice and all of src). That has to be free.
+conv::problem sum_problem(
+    const conv::problem &p, slice_lanes along, dim lanes, dim items, const slice_pitches &pitch);
+bool sums_slices(const conv::problem &p);
+
 class sliced_groups {
 public:
     sliced_groups(const conv::problem &p, const kernel_set &kernels, int threads,
@@ -60,8 +70,8 @@ private:
         dim lane, lanes;
         dim item, items;
     };
-    /// Drivers for one number of items. Of a data pass: of the first input slice, which writes, and
-    /// of the others, which add.
+    /// Drivers for one number of items. Of a data pass: of all input slices, or of the first, which
+    /// writes, and of the others, which add.
     struct inner {
         std::unique_ptr<const depthwise_data> first, more;
         std::unique_ptr<const depthwise_weights> weights;
@@ -85,7 +95,7 @@ private:
     [[nodiscard]] sliced_tensor make_tensor(bool src) const;
     void choose_pieces(int threads);
     void settle();
-    [[nodiscard]] inner make_inner(dim items, std::size_t workspace_limit) const;
+    [[nodiscard]] inner make_inner(dim items) const;
     [[nodiscard]] const inner &inner_of(const piece &part) const {
         return inner_[by_groups() && part.items < items_ ? 1 : 0];
     }

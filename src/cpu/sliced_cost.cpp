@@ -24,9 +24,11 @@ double seconds_along(const problem_sizes &s, const kernel_set &k, slice_lanes al
     const bool groups = along == slice_lanes::groups;
     const double lanes = groups ? s.groups : s.images, sets = groups ? 1 : s.groups,
                  items = groups ? s.images : 1;
-    const problem_sizes one(
-        slice_problem(s.p, along, groups ? s.p.groups : s.p.mb, groups ? s.p.mb : 1));
-    const double wide = 16 / number(k.lanes), pairs = sets * s.ic * s.oc;
+    const dim all_lanes = groups ? s.p.groups : s.p.mb, all_items = groups ? s.p.mb : 1;
+    const bool summed = sums_slices(s.p);
+    const problem_sizes one(summed ? sum_problem(s.p, along, all_lanes, all_items, {0, 0})
+                                   : slice_problem(s.p, along, all_lanes, all_items));
+    const double wide = 16 / number(k.lanes), pairs = sets * (summed ? s.weights ? s.oc : s.out_c : s.ic * s.oc);
     const double blocks = parts_of(lanes, 2.0 * k.lanes);
     const double src = s.maps * s.ic * s.src_positions, dst = s.maps * s.oc * s.dst_positions;
     const double full = whole(lanes, number(k.lanes)) / lanes;
@@ -37,9 +39,14 @@ double seconds_along(const problem_sizes &s, const kernel_set &k, slice_lanes al
     const double image =
         4 * 2.0 * k.lanes * sets * (s.ic * s.src_positions + s.oc * s.dst_positions);
     const double pieces = groups ? parts_of(items, std::max(1.0, floor_of(piece / image))) : 1;
-    ns += blocks * pieces * pairs * (call + tap * s.taps);
+    // Slices that leave L2 before they are used, or before they leave.
+    constexpr double kept = 640 << 10;
+    const double held = groups ? image : image / 2;  // see the driver
+    if (held > kept) ns += full * wide * (src + dst) * (groups ? 0.06 : 0.25);
+    ns += blocks * pieces * pairs * (call + tap * one.taps);
     ns += s.groups * s.ic * s.oc * s.taps * (s.weights ? sum : weight);
-    return 1e-9 * ns;
+    constexpr double measured = 0.85;  // of these, in the median
+    return 1e-9 * measured * ns;
 }
 
 }  // namespace
@@ -53,7 +60,7 @@ sliced_choice choose_slices(const problem_sizes &s, const kernel_set &kernels) {
 }
 
 prediction predict_sliced(const problem_sizes &s, const kernel_set &k) {
-    if (s.empty) return nothing;
+    if (s.empty) return {10 * nothing.seconds, 0};  // slices would be copied for nothing
     const sliced_choice choice = choose_slices(s, k);
     const bool groups = choice.along == slice_lanes::groups;
     return {choice.seconds, 512 << 10,
