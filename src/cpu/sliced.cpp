@@ -16,8 +16,8 @@ namespace {
 constexpr dim piece_bytes = 256 << 10;  // of slices, in L2
 constexpr dim tasks_per_thread = 8;
 constexpr dim partials_most = 8 << 20;
-constexpr dim row_positions = 16;            // that are interleaved before they leave
-constexpr double most_weights = 1 << 20;     // that a worker holds
+constexpr dim row_positions = 16;         // that are interleaved before they leave
+constexpr double most_weights = 1 << 20;  // that a worker holds
 constexpr double most_elements = 0x1p30, most_images = 0x1p24;  // sizes do not overflow
 
 dim positions_of(const conv::problem &p, dim conv::axis::*length) {
@@ -49,8 +49,8 @@ void spread_values(const T *from, dim stride, dim count, float *to, dim block) {
 }
 
 /// `count` values, `stride` apart from index `at` on, as f32; zeros up to `block`.
-void load_lanes(const void *from, data_type type, dim at, dim stride, dim count, float *to,
-    dim block) {
+void load_lanes(
+    const void *from, data_type type, dim at, dim stride, dim count, float *to, dim block) {
     if (type == data_type::f32)
         spread_values(static_cast<const float *>(from) + at, stride, count, to, block);
     if (type == data_type::bf16)
@@ -127,8 +127,7 @@ bool images_fit(const conv::problem &p) {
     const auto dense = [&](const conv::data_strides &s, dim channels, dim conv::axis::*length) {
         const dim all = p.groups * channels, positions = positions_of(p, length),
                   step = step_of(s, p, length);
-        return step != 0
-               && (positions - 1) * step + (all - 1) * s.c + 1 == positions * all;
+        return step != 0 && (positions - 1) * step + (all - 1) * s.c + 1 == positions * all;
     };
     return dense(p.src, p.ic, &conv::axis::src) && dense(p.dst, p.oc, &conv::axis::dst);
 }
@@ -144,7 +143,15 @@ sliced_groups::sliced_groups(
     // Half as many lanes where that keeps an image in the cache.
     if (!by_groups() && block_ > lanes && 4 * block_ * (src_.count + dst_.count) > 2 * piece_bytes)
         block_ = lanes;
-    choose_pieces(std::max(threads, 1));
+    const auto choose = [&] {
+        choose_pieces(std::max(threads, 1));
+        choose_cuts(threads);
+    };
+    choose();
+    if (!gradient() && block_ > lanes && threads > 1 && tasks() < tasks_per_thread * threads) {
+        block_ = lanes;  // bits are those of each lane
+        choose();
+    }
     settle();
     inner_[0] = make_inner(by_groups() ? items_ : 1);
     if (by_groups() && p.mb % items_ > 0) inner_[1] = make_inner(p.mb % items_);
@@ -184,13 +191,22 @@ void sliced_groups::choose_pieces(int threads) {
         parts_ = gradient() ? fair_parts(pieces_, 1, 1, std::min(most, pieces_), cut) : pieces_;
         return;
     }
-    const dim image = 4 * block_ * (src_.positions * src_.channels + dst_.positions * dst_.channels);
+    const dim image =
+        4 * block_ * (src_.positions * src_.channels + dst_.positions * dst_.channels);
     dim wanted = threads > 1 ? div_up(tasks_per_thread * threads, blocks_) : 1;
     if (gradient()) wanted = fair_parts(p_.mb, blocks_, 1, std::min(most, p_.mb), cut);
     const dim fewest = div_up(p_.mb, std::clamp<dim>(piece_bytes / image, 1, p_.mb));
     items_ = div_up(p_.mb, std::clamp(wanted, fewest, p_.mb));
     pieces_ = div_up(p_.mb, items_);
     parts_ = gradient() ? std::min(wanted, pieces_) : pieces_;
+}
+
+/// Threads that would have nothing to do share the slices of a piece, if these leave one by one.
+void sliced_groups::choose_cuts(int threads) {
+    const sliced_tensor &out = p_.what == conv::pass::backward_data ? src_ : dst_;
+    slices_ = sets() * out.channels;
+    if (threads > 1 && (gradient() || !out.side_by_side))
+        cuts_ = std::min(slices_, div_up(tasks_per_thread * threads, blocks_ * parts_));
 }
 
 /// Where slices lie. Planes of results leave one after the other from the same place.
@@ -208,13 +224,11 @@ sliced_groups::inner sliced_groups::make_inner(dim items) const {
     constexpr std::size_t any = std::numeric_limits<std::size_t>::max();
     const bool backward = p_.what == conv::pass::backward_data;
     conv::problem q =
-        sums_slices(p_)
-            ? sum_problem(p_, along_, block_, items,
-                {(backward ? dst_ : src_).staged_slice, (backward ? p_.ic : 1) * taps_ * block_})
-            : slice_problem(p_, along_, block_, items);
+        sums_slices(p_) ? sum_problem(p_, along_, block_, items,
+            {(backward ? dst_ : src_).staged_slice, (backward ? p_.ic : 1) * taps_ * block_})
+                        : slice_problem(p_, along_, block_, items);
     if (gradient())
-        return {nullptr, nullptr,
-            std::make_unique<const depthwise_weights>(q, kernels_, 1, any)};
+        return {nullptr, nullptr, std::make_unique<const depthwise_weights>(q, kernels_, 1, any)};
     inner made;
     made.first = std::make_unique<const depthwise_data>(q, kernels_, 1, any);
     if (sums_slices(p_)) return made;
@@ -316,9 +330,9 @@ void sliced_groups::stage(
     }
 }
 
-/// Results of all slices of a piece (planes: of slice `slice`).
-void sliced_groups::leave(const sliced_tensor &t, const scratch &s, const piece &part, void *to,
-    dim slice) const {
+/// Results of a piece. Planes leave one by one: channel `o` of set `set`.
+void sliced_groups::leave(
+    const sliced_tensor &t, const scratch &s, const piece &part, void *to, dim set, dim o) const {
     const dim size = static_cast<dim>(size_of(p_.type));
     const float *from = &t == &src_ ? s.src : s.dst;
     store_args args{};
@@ -331,16 +345,16 @@ void sliced_groups::leave(const sliced_tensor &t, const scratch &s, const piece 
     args.xs = t.step;
     args.count = t.positions;
     char *out = static_cast<char *>(to) + size * part.lane * t.lane;
-    if (!by_groups()) {
-        args.c = from;
-        args.count = t.count;
+    if (!by_groups()) {  // a plane, or all
+        args.c = from + set * t.staged_item + o * t.staged_slice;
         args.xs = 1;
-        args.out = out;
+        if (t.side_by_side) args.count = t.count;
+        args.out = out + size * (set * t.item + o * t.slice);
         return kernels_.store(args);
     }
     for (dim n = 0; n < part.items; ++n) {
         args.c = from + n * t.staged_item;
-        args.out = out + size * ((part.item + n) * t.item + slice * t.slice);
+        args.out = out + size * ((part.item + n) * t.item + o * t.slice);
         if (t.side_by_side && t.channels > 1)
             leave_interleaved(t, s, args);
         else
@@ -405,7 +419,8 @@ void sliced_groups::hold_weights(
                 block_);
 }
 
-void sliced_groups::run_piece(scratch &s, const conv::buffers &data, dim block, dim index) const {
+void sliced_groups::run_piece(
+    scratch &s, const conv::buffers &data, dim block, dim index, dim cut) const {
     const piece part = make_piece(block, index);
     hold_weights(data, block, part, s);
     const bool forward = p_.what == conv::pass::forward;
@@ -413,42 +428,43 @@ void sliced_groups::run_piece(scratch &s, const conv::buffers &data, dim block, 
     stage(in, forward ? data.src : data.dst, part, forward ? s.src : s.dst);
     void *results = forward ? data.dst : data.src;
     const executor alone(nullptr, 1);
-    const bool at_once = out.staged_slice != 0 || !by_groups();
-    for (dim set = 0; set < sets(); ++set)
-        for (dim o = 0; o < out.channels; ++o) {
-            const dim calls = sums_slices(p_) ? 1 : in.channels;
-            for (dim i = 0; i < calls; ++i) {
-                conv::buffers slices;
-                slices.src = s.src + set * src_.staged_item + (forward ? i : o) * src_.staged_slice;
-                slices.dst = s.dst + set * dst_.staged_item + (forward ? o : i) * dst_.staged_slice;
-                const dim from = forward || calls > 1 ? i : in.channels - 1;
-                slices.weights = s.weights + weights_at(set, forward ? o : from, forward ? from : o);
-                slices.bias = p_.bias ? s.bias + (set * out.channels + o) * block_ : nullptr;
-                const inner &run = inner_of(part);
-                (i == 0 ? run.first : run.more)->execute(slices, s.inner, alone);
-            }
-            if (!at_once) leave(out, s, part, results, o);
+    const dim calls = sums_slices(p_) ? 1 : in.channels;
+    for (dim j = first_slice(cut); j < first_slice(cut + 1); ++j) {
+        const dim set = j / out.channels, o = j % out.channels;
+        for (dim i = 0; i < calls; ++i) {
+            conv::buffers slices;
+            slices.src = s.src + set * src_.staged_item + (forward ? i : o) * src_.staged_slice;
+            slices.dst = s.dst + set * dst_.staged_item + (forward ? o : i) * dst_.staged_slice;
+            const dim from = forward || calls > 1 ? i : in.channels - 1;
+            slices.weights = s.weights + weights_at(set, forward ? o : from, forward ? from : o);
+            slices.bias = p_.bias ? s.bias + j * block_ : nullptr;
+            const inner &run = inner_of(part);
+            (i == 0 ? run.first : run.more)->execute(slices, s.inner, alone);
         }
-    if (at_once) leave(out, s, part, results, 0);
+        if (!out.side_by_side) leave(out, s, part, results, set, o);
+    }
+    if (out.side_by_side) leave(out, s, part, results, 0, 0);
 }
 
 /// Some pieces of a block, one after the other.
 void sliced_groups::sum_part(
-    const scratch &s, const conv::buffers &data, dim block, dim part, float *sums) const {
-    std::fill_n(sums, block_floats(), 0.0F);
+    const scratch &s, const conv::buffers &data, dim block, dim part, dim cut, float *sums) const {
+    const dim each = p_.ic * taps_ * block_;
+    std::fill(sums + first_slice(cut) * each, sums + first_slice(cut + 1) * each, 0.0F);
+    const dim calls = sums_slices(p_) ? 1 : p_.ic;
     for (dim index = pieces_ * part / parts_; index < pieces_ * (part + 1) / parts_; ++index) {
         const piece now = make_piece(block, index);
         stage(src_, data.src, now, s.src);
         stage(dst_, data.dst, now, s.dst);
-        for (dim set = 0; set < sets(); ++set)
-            for (dim o = 0; o < p_.oc; ++o)
-                for (dim i = 0; i < (sums_slices(p_) ? 1 : p_.ic); ++i) {
-                    conv::buffers slices;
-                    slices.src = s.src + set * src_.staged_item + i * src_.staged_slice;
-                    slices.dst = s.dst + set * dst_.staged_item + o * dst_.staged_slice;
-                    slices.weights = sums + weights_at(set, o, i);
-                    inner_of(now).weights->execute_alone(slices, s.inner);
-                }
+        for (dim j = first_slice(cut); j < first_slice(cut + 1); ++j)
+            for (dim i = 0; i < calls; ++i) {
+                const dim set = j / p_.oc, o = j % p_.oc;
+                conv::buffers slices;
+                slices.src = s.src + set * src_.staged_item + i * src_.staged_slice;
+                slices.dst = s.dst + set * dst_.staged_item + o * dst_.staged_slice;
+                slices.weights = sums + weights_at(set, o, i);
+                inner_of(now).weights->execute_alone(slices, s.inner);
+            }
     }
 }
 
@@ -498,11 +514,11 @@ void sliced_groups::execute(
     for_each_task(mine, tasks(), [&](int worker, dim index) {
         memory_walk own(rest + bytes * static_cast<std::size_t>(worker));
         scratch s = lay_out(own);
-        const dim block = index / parts_, part = index % parts_;
-        if (gradient())
-            return sum_part(s, data, block, part, results + index * block_floats());
+        const dim cut = index % cuts_, run = index / cuts_, block = run / parts_,
+                  part = run % parts_;
+        if (gradient()) return sum_part(s, data, block, part, cut, results + run * block_floats());
         s.held = held[static_cast<std::size_t>(worker)];
-        run_piece(s, data, block, part);
+        run_piece(s, data, block, part, cut);
         held[static_cast<std::size_t>(worker)] = s.held;
     });
     if (gradient())
@@ -511,7 +527,7 @@ void sliced_groups::execute(
 
 /// What a task costs, as modelled.
 task_cost sliced_groups::cost_of(dim index) const {
-    const dim part = index % parts_;
+    const dim part = index / cuts_ % parts_;
     const dim first = pieces_ * part / parts_, last = pieces_ * (part + 1) / parts_;
     const auto images = static_cast<double>(
         by_groups() ? std::min(last * items_, p_.mb) - first * items_ : (last - first) * block_);
@@ -519,17 +535,19 @@ task_cost sliced_groups::cost_of(dim index) const {
                groups = static_cast<double>(by_groups() ? block_ : p_.groups),
                src = images * groups * static_cast<double>(src_.positions * src_.channels),
                dst = images * groups * static_cast<double>(dst_.positions * dst_.channels);
-    const double macs = dst * static_cast<double>(taps_ * p_.ic);
-    if (gradient()) return {macs, size * (src + dst), 4 * static_cast<double>(block_floats())};
-    if (p_.what == conv::pass::forward) return {macs, size * src, size * dst};
-    return {macs, size * dst, size * src};
+    const auto cuts = static_cast<double>(cuts_);
+    const double macs = dst * static_cast<double>(taps_ * p_.ic) / cuts;
+    if (gradient())
+        return {macs, size * (src + dst), 4 * static_cast<double>(block_floats()) / cuts};
+    if (p_.what == conv::pass::forward) return {macs, size * src, size * dst / cuts};
+    return {macs, size * dst, size * src / cuts};
 }
 
 work_list sliced_groups::work() const {
     work_list list;
     list.macs_per_second = nominal_speed(kernels_);
-    list.stages.push_back({"blocks of slices", tasks(), workers_,
-        [this](dim index, dim) { return cost_of(index); }});
+    list.stages.push_back(
+        {"blocks of slices", tasks(), workers_, [this](dim index, dim) { return cost_of(index); }});
     if (!gradient()) return list;
     list.parts = parts_;
     const double each = 4 * static_cast<double>(block_floats());

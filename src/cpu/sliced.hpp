@@ -28,16 +28,18 @@ bool fits_sliced(const problem_sizes &s, std::string *why);
 /// Whether images are without gaps, so that they can be lanes.
 bool images_fit(const conv::problem &p);
 
-/// Channels side by side up to so many are picked, or interleaved, by shuffles; more are transposed.
+/// Channels side by side up to so many are picked, or interleaved, by shuffles; more are
+/// transposed.
 inline constexpr dim most_shuffled = 4;
 
 /// One tensor, in elements.
 struct sliced_tensor {
-    dim channels;            // of a group
-    dim positions, step;     // elements from position to position
-    dim lane, item, slice;   // and from lane to lane, image (or group) to the next, channel to channel
-    dim count;               // of an image
-    bool side_by_side;       // channels, not positions
+    dim channels;         // of a group
+    dim positions, step;  // elements from position to position
+    dim lane, item,
+        slice;          // and from lane to lane, image (or group) to the next, channel to channel
+    dim count;          // of an image
+    bool side_by_side;  // channels, not positions
     // In floats, as staged.
     dim staged_slice, staged_item;
 };
@@ -49,8 +51,8 @@ conv::problem slice_problem(const conv::problem &p, slice_lanes along, dim lanes
 struct slice_pitches {
     dim in, weights;
 };
-/// The one of an output slice and all input slices, which are the first axis (of a weights gradient:
-/// of a dst slice and all of src). That has to be free.
+/// The one of an output slice and all input slices, which are the first axis (of a weights
+/// gradient: of a dst slice and all of src). That has to be free.
 conv::problem sum_problem(
     const conv::problem &p, slice_lanes along, dim lanes, dim items, const slice_pitches &pitch);
 bool sums_slices(const conv::problem &p);
@@ -85,7 +87,7 @@ private:
     };
     [[nodiscard]] bool gradient() const { return p_.what == conv::pass::backward_weights; }
     [[nodiscard]] bool by_groups() const { return along_ == slice_lanes::groups; }
-    [[nodiscard]] dim tasks() const { return blocks_ * parts_; }
+    [[nodiscard]] dim tasks() const { return blocks_ * parts_ * cuts_; }
     /// Sets of weights that a block has: one, or one for each group of images.
     [[nodiscard]] dim sets() const { return by_groups() ? 1 : p_.groups; }
     [[nodiscard]] dim block_floats() const { return sets() * p_.oc * p_.ic * taps_ * block_; }
@@ -94,7 +96,9 @@ private:
     }
     [[nodiscard]] sliced_tensor make_tensor(bool src) const;
     void choose_pieces(int threads);
+    void choose_cuts(int threads);
     void settle();
+    [[nodiscard]] dim first_slice(dim cut) const { return slices_ * cut / cuts_; }
     [[nodiscard]] inner make_inner(dim items) const;
     [[nodiscard]] const inner &inner_of(const piece &part) const {
         return inner_[by_groups() && part.items < items_ ? 1 : 0];
@@ -107,13 +111,13 @@ private:
     template <typename Body>
     void for_each_tap(const Body &body) const;
     void stage(const sliced_tensor &t, const void *from, const piece &part, float *to) const;
-    void leave(const sliced_tensor &t, const scratch &s, const piece &part, void *to,
-        dim slice) const;
+    void leave(const sliced_tensor &t, const scratch &s, const piece &part, void *to, dim set,
+        dim o) const;
     void leave_interleaved(const sliced_tensor &t, const scratch &s, store_args args) const;
     void hold_weights(const conv::buffers &data, dim block, const piece &part, scratch &s) const;
-    void run_piece(scratch &s, const conv::buffers &data, dim block, dim index) const;
-    void sum_part(
-        const scratch &s, const conv::buffers &data, dim block, dim part, float *sums) const;
+    void run_piece(scratch &s, const conv::buffers &data, dim block, dim index, dim cut) const;
+    void sum_part(const scratch &s, const conv::buffers &data, dim block, dim part, dim cut,
+        float *sums) const;
     void write_block(const conv::buffers &data, float *results, dim block) const;
     [[nodiscard]] task_cost cost_of(dim index) const;
 
@@ -125,6 +129,7 @@ private:
     dim block_ = 0, blocks_ = 1;  // lanes of a block; blocks with weights of their own
     dim items_ = 1, pieces_ = 1;  // items of a piece, pieces of a block
     dim parts_ = 1;               // runs of pieces: of a data pass, all pieces
+    dim slices_ = 1, cuts_ = 1;   // output slices of all sets; tasks that share those of a piece
     inner inner_[2];              // for whole pieces, and for a rest of images
     std::size_t inner_bytes_ = 0;
     int workers_ = 1;

@@ -28,7 +28,8 @@ double seconds_along(const problem_sizes &s, const kernel_set &k, slice_lanes al
     const bool summed = sums_slices(s.p);
     const problem_sizes one(summed ? sum_problem(s.p, along, all_lanes, all_items, {0, 0})
                                    : slice_problem(s.p, along, all_lanes, all_items));
-    const double wide = 16 / number(k.lanes), pairs = sets * (summed ? s.weights ? s.oc : s.out_c : s.ic * s.oc);
+    const double wide = 16 / number(k.lanes),
+                 pairs = sets * (summed ? s.weights ? s.oc : s.out_c : s.ic * s.oc);
     const double blocks = parts_of(lanes, 2.0 * k.lanes);
     const double src = s.maps * s.ic * s.src_positions, dst = s.maps * s.oc * s.dst_positions;
     const double full = whole(lanes, number(k.lanes)) / lanes;
@@ -45,6 +46,8 @@ double seconds_along(const problem_sizes &s, const kernel_set &k, slice_lanes al
     if (held > kept) ns += full * wide * (src + dst) * (groups ? 0.06 : 0.25);
     ns += blocks * pieces * pairs * (call + tap * one.taps);
     ns += s.groups * s.ic * s.oc * s.taps * (s.weights ? sum : weight);
+    // Depthwise layers of 16 bits would not have to become f32.
+    if (groups && s.ic * s.oc == 1) ns *= 1.4;
     constexpr double measured = 0.85;  // of these, in the median
     return 1e-9 * measured * ns;
 }
@@ -52,9 +55,9 @@ double seconds_along(const problem_sizes &s, const kernel_set &k, slice_lanes al
 }  // namespace
 
 sliced_choice choose_slices(const problem_sizes &s, const kernel_set &kernels) {
-    const double groups =
-        s.groups > 1 ? seconds_along(s, kernels, slice_lanes::groups) : HUGE_VAL;
-    const double images = images_fit(s.p) ? seconds_along(s, kernels, slice_lanes::images) : HUGE_VAL;
+    const double groups = s.groups > 1 ? seconds_along(s, kernels, slice_lanes::groups) : HUGE_VAL;
+    const double images =
+        images_fit(s.p) ? seconds_along(s, kernels, slice_lanes::images) : HUGE_VAL;
     if (groups <= images) return {slice_lanes::groups, groups};
     return {slice_lanes::images, images};
 }
@@ -63,8 +66,11 @@ prediction predict_sliced(const problem_sizes &s, const kernel_set &k) {
     if (s.empty) return {10 * nothing.seconds, 0};  // slices would be copied for nothing
     const sliced_choice choice = choose_slices(s, k);
     const bool groups = choice.along == slice_lanes::groups;
+    const bool leave_alone = s.weights || (s.forward ? s.p.dst : s.p.src).c != 1;
     return {choice.seconds, 512 << 10,
-        groups ? s.images * parts_of(s.groups, 2.0 * k.lanes) : parts_of(s.images, k.lanes)};
+        (groups ? s.images * parts_of(s.groups, (s.weights ? 2.0 : 1.0) * k.lanes)
+                : parts_of(s.images, number(k.lanes)) * (leave_alone ? s.groups : 1))
+            * (leave_alone ? s.out_c : 1)};
 }
 
 }  // namespace convgrad::cpu

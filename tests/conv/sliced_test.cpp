@@ -37,7 +37,8 @@ void expect_exact(workbench &bench, problem p, std::uint64_t seed) {
         }
 }
 
-/// Calls body(problem without axes and layouts, seed) for each pass and type, four layouts in turns.
+/// Calls body(problem without axes and layouts, seed) for each pass and type, four layouts in
+/// turns.
 template <typename Body>
 void for_each_case(std::initializer_list<sizes> all, Body &&body) {
     std::uint64_t seed = 0;
@@ -52,8 +53,8 @@ void for_each_case(std::initializer_list<sizes> all, Body &&body) {
 
 TEST(sliced, along_groups) {
     workbench bench;
-    for_each_case({{2, 17, 2, 1}, {1, 40, 1, 3}, {2, 33, 4, 4}, {1, 70, 2, 5}, {1, 18, 9, 1},
-                      {3, 64, 1, 17}},
+    for_each_case(
+        {{2, 17, 2, 1}, {1, 40, 1, 3}, {2, 33, 4, 4}, {1, 70, 2, 5}, {1, 18, 9, 1}, {3, 64, 1, 17}},
         [&](problem p, std::uint64_t seed) {
             p.x[1] = make_axis(5, 3, 1, 1, 1, 1);
             p.x[2] = make_axis(7, 3, 2, 1, 1, 1);
