@@ -65,7 +65,12 @@ prediction predict_depthwise(const problem_sizes &s, const kernel_set &k) {
 prediction predict_planes(const problem_sizes &s, const kernel_set &k) {
     if (s.empty) return nothing;
     const cost_kind kind = s.weights ? cost_kind::plane_weights : cost_kind::plane_data;
-    return {seconds_of(planes_work(s, k), work_rates(kind, k)), 64 << 10};
+    // Strided sums over planes that the last cache does not hold (96 channels 112×112, f32: twice
+    // as long as the counts say).
+    constexpr double large = 16 << 20, byte = 0.04e-9;
+    const double bytes = s.size * s.maps * (s.src_positions + s.oc * s.dst_positions);
+    const double waits = s.weights && s.x[2].stride > 1 && bytes > large ? bytes * byte : 0;
+    return {waits + seconds_of(planes_work(s, k), work_rates(kind, k)), 64 << 10};
 }
 
 }  // namespace convgrad::cpu

@@ -475,12 +475,12 @@ tiled_choice choose_tiled(const problem_sizes &s, const kernel_set &k) {
     return stacked < plain ? tiled_choice{stacked, true} : tiled_choice{plain, false};
 }
 
-/// A data gradient with strides above 2 on planes: results of a phase of narrow_data leave one by
-/// one, which takes 1.0 to 1.4 ns each.
-double scattered_seconds(const problem_sizes &s) {
-    constexpr double result = 1.1e-9;
-    if (s.forward || s.out_last || s.x[2].stride <= 2) return 0;
-    return result * s.maps * s.out_c * s.out_positions;
+/// A data gradient with strides on planes: results of a phase leave with gaps between them. Above 2
+/// they leave one by one, of narrow_data in 0.5 to 1 ns each beyond what its rates say, of tiled
+/// ones in less.
+double scattered_seconds(const problem_sizes &s, double above_two, double two) {
+    if (s.forward || s.weights || s.out_last || s.x[2].stride == 1) return 0;
+    return 1e-9 * (s.x[2].stride > 2 ? above_two : two) * s.maps * s.out_c * s.out_positions;
 }
 
 /// One tap with strides on planes: whole lines of memory come for each block of channels, or leave,
@@ -518,7 +518,9 @@ prediction predict_tiled(const problem_sizes &s, const kernel_set &k) {
         return {spread + few * seconds_with(cost_kind::tiled_weights, tiled_weights_work(s, k), k),
             bytes};
     }
-    return {spread + choose_tiled(s, k).seconds, bytes};
+    const double scattered =
+        is_fma(k) ? scattered_seconds(s, 0.15, 0) : scattered_seconds(s, 0.4, 0.15);
+    return {spread + scattered + choose_tiled(s, k).seconds, bytes};
 }
 
 bool worth_stacking(const conv::problem &p, const kernel_set &kernels) {
@@ -528,11 +530,14 @@ bool worth_stacking(const conv::problem &p, const kernel_set &kernels) {
 
 prediction predict_folded(const problem_sizes &s, const kernel_set &k) {
     if (s.empty) return nothing;
-    if (s.weights)
+    if (s.weights) {
+        // Pairs of positions that are picked one by one (1 channel, stride 3 and 4: 1.6 to 1.9).
+        const double far = !is_fma(k) && !s.in_last && s.x[2].stride > 2 ? 1.6 : 1;
         return {spread_seconds(s)
-                    + seconds_with(cost_kind::folded_weights, folded_weights_work(s, k), k),
+                    + far * seconds_with(cost_kind::folded_weights, folded_weights_work(s, k), k),
             gradient_bytes(s, 64 << 10),
             gradient_pieces(s, k, std::max(32.0, k.k_per_unit * 8192 / whole(s.oc, k.lanes)), 1)};
+    }
     const double weights = s.groups * s.taps * s.ic * s.oc;
     constexpr double patch = 192 << 10;
     const double least = folded_least(s.taps * s.in_c * s.out_c);
@@ -554,7 +559,8 @@ prediction predict_narrow(const problem_sizes &s, const kernel_set &k) {
     // One channel fills half of each pair: 1.4 to 2.7 times as long as by FMA where this says 1.
     const double halves = !is_fma(k) && s.in_c == 1 ? 2 : 1;
     const double spread = s.forward ? spread_seconds(s) : 0;  // results leave together
-    return {spread + scattered_seconds(s) + halves * seconds_with(cost_kind::narrow_data, w, k),
+    return {
+        spread + scattered_seconds(s, 0.6, 0) + halves * seconds_with(cost_kind::narrow_data, w, k),
         data_bytes(s, w.weights, 1 << 20, 256 << 10),
         data_pieces(s, 256 << 10, 10, narrow_groups(s))};
 }

@@ -153,13 +153,8 @@ sliced_groups::sliced_groups(
         choose();
     }
     settle();
-    inner_[0] = make_inner(by_groups() ? items_ : 1);
-    if (by_groups() && p.mb % items_ > 0) inner_[1] = make_inner(p.mb % items_);
-    for (const inner &one : inner_) {
-        for (const auto *data : {one.first.get(), one.more.get()})
-            if (data != nullptr) inner_bytes_ = std::max(inner_bytes_, data->workspace());
-        if (one.weights) inner_bytes_ = std::max(inner_bytes_, one.weights->workspace());
-    }
+    // Whether a limit is enough must not depend on threads: it is for the smallest pieces.
+    while (sums_bytes() + scratch_bytes() > workspace_limit && shrink()) settle();
     check_workspace("convolution", sums_bytes() + scratch_bytes(), workspace_limit);
     workers_ = static_cast<int>(std::min<dim>({std::max(threads, 1), tasks(),
         static_cast<dim>((workspace_limit - sums_bytes()) / scratch_bytes())}));
@@ -209,13 +204,40 @@ void sliced_groups::choose_cuts(int threads) {
         cuts_ = std::min(slices_, div_up(tasks_per_thread * threads, blocks_ * parts_));
 }
 
-/// Where slices lie. Planes of results leave one after the other from the same place.
+/// Pieces of data passes, as far as that goes.
+bool sliced_groups::shrink() {
+    if (gradient() || (items_ == 1 && block_ == kernels_.lanes)) return false;
+    if (!by_groups() && block_ == kernels_.lanes) return false;
+    if (by_groups() && items_ > 1)
+        items_ = 1;
+    else
+        block_ = kernels_.lanes;
+    if (by_groups()) {
+        blocks_ = div_up(p_.groups, block_);
+        pieces_ = p_.mb;
+    } else {
+        pieces_ = div_up(p_.mb, block_);
+    }
+    parts_ = pieces_;
+    return true;
+}
+
+/// Where slices lie, and their drivers. Planes of results leave one after the other from the same
+/// place.
 void sliced_groups::settle() {
     for (sliced_tensor *t : {&src_, &dst_}) {
         const bool result = !gradient() && (t == &dst_) == (p_.what == conv::pass::forward);
         t->staged_item = by_groups() ? t->positions * block_ : t->item * block_;
         t->staged_slice = by_groups() ? items_ * t->staged_item : t->slice * block_;
         if (result && by_groups() && !t->side_by_side) t->staged_slice = 0;
+    }
+    inner_bytes_ = 0;
+    inner_[0] = make_inner(by_groups() ? items_ : 1);
+    if (by_groups() && p_.mb % items_ > 0) inner_[1] = make_inner(p_.mb % items_);
+    for (const inner &one : inner_) {
+        for (const auto *data : {one.first.get(), one.more.get()})
+            if (data != nullptr) inner_bytes_ = std::max(inner_bytes_, data->workspace());
+        if (one.weights) inner_bytes_ = std::max(inner_bytes_, one.weights->workspace());
     }
 }
 

@@ -98,6 +98,7 @@ private:
     void choose_pieces(int threads);
     void choose_cuts(int threads);
     void settle();
+    bool shrink();
     [[nodiscard]] dim first_slice(dim cut) const { return slices_ * cut / cuts_; }
     [[nodiscard]] inner make_inner(dim items) const;
     [[nodiscard]] const inner &inner_of(const piece &part) const {

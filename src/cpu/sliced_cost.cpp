@@ -41,12 +41,14 @@ double seconds_along(const problem_sizes &s, const kernel_set &k, slice_lanes al
         4 * 2.0 * k.lanes * sets * (s.ic * s.src_positions + s.oc * s.dst_positions);
     const double pieces = groups ? parts_of(items, std::max(1.0, floor_of(piece / image))) : 1;
     // Slices that leave L2 before they are used, or before they leave.
-    constexpr double kept = 640 << 10;
+    constexpr double kept = 640 << 10, kept_at_all = 2 << 20;
     const double held = groups ? image : image / 2;  // see the driver
-    if (held > kept) ns += full * wide * (src + dst) * (groups ? 0.06 : 0.25);
+    if (held > kept)
+        ns += full * wide * (src + dst) * (groups && held <= kept_at_all ? 0.06 : 0.25);
     ns += blocks * pieces * pairs * (call + tap * one.taps);
     ns += s.groups * s.ic * s.oc * s.taps * (s.weights ? sum : weight);
-    // Depthwise layers of 16 bits would not have to become f32.
+    // Depthwise layers need not become f32 (7×7 and 14×14: 1.1 to 1.4 times as long as turned
+    // ones).
     if (groups && s.ic * s.oc == 1) ns *= 1.4;
     constexpr double measured = 0.85;  // of these, in the median
     return 1e-9 * measured * ns;

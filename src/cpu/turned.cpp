@@ -99,7 +99,7 @@ prediction predict_turned(const problem_sizes &s, const kernel_set &k) {
                         * block_seconds
                     + s.images * parts_of(s.groups, pair) * piece_seconds;
     // Planes of a block that leave L2 before they are used, and results before they leave.
-    constexpr double kept = 1280 << 10, again = 0.05e-9;
+    constexpr double kept = 1280 << 10, again = 0.025e-9;
     const double bytes = s.size * (s.src_positions + s.dst_positions);
     if (number(block) * bytes > kept) cost.seconds += s.maps * bytes * again;
     // The drivers of planes write results that exceed the caches past them.
