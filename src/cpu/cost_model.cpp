@@ -316,7 +316,9 @@ work_counts folded_weights_work(const problem_sizes &s, const kernel_set &k) {
     w.runs = s.maps * s.x[0].pairs * s.x[1].pairs * b.blocks;
     w.calls = tiles * planes * b.blocks;
     w.partial = tiles * planes * rows * whole(s.oc, k.lanes);
-    add_both(w, s, s.maps, s.ic, s.oc, false, dst_as_stored, 2);
+    // As in folded_data_work().
+    const double stride = s.ic <= 4 && s.in_pitch == 1 ? 1 : 2;
+    add_both(w, s, s.maps, s.ic, s.oc, false, dst_as_stored, stride);
     w.rows = s.patch_rows + (dst_as_stored ? 0 : s.maps * s.x[0].dst * s.x[1].dst);
     w.weights = s.groups * s.ic * s.oc * s.taps;
     if (s.groups > 1) w.result_lines = s.groups * s.ic * s.taps;  // short rows of weights
@@ -351,6 +353,7 @@ work_counts narrow_weights_work(const problem_sizes &s, const kernel_set &k) {
     w.calls = tiles * blocks;
     w.partial = tiles * rows * s.oc;
     add_both(w, s, s.maps, s.ic, s.oc, false, false, s.in_step);
+    w.lines /= narrow_groups(s);
     w.rows = s.patch_rows * s.segments + s.maps * s.x[0].dst * s.x[1].dst;
     w.weights = s.groups * rows * s.oc;
     return w;
@@ -532,7 +535,7 @@ prediction predict_folded(const problem_sizes &s, const kernel_set &k) {
     if (s.empty) return nothing;
     if (s.weights) {
         // Pairs of positions that are picked one by one (1 channel, stride 3 and 4: 1.6 to 1.9).
-        const double far = !is_fma(k) && !s.in_last && s.x[2].stride > 2 ? 1.6 : 1;
+        const double far = !is_fma(k) && !s.in_last && s.ic == 1 && s.x[2].stride > 2 ? 1.6 : 1;
         return {spread_seconds(s)
                     + far * seconds_with(cost_kind::folded_weights, folded_weights_work(s, k), k),
             gradient_bytes(s, 64 << 10),

@@ -90,7 +90,7 @@ constexpr rate_table avx512_fma = {
         .turned = 0.0815,
         .gathered = 0.349,
         .far = 0.334,
-        .lines = 0.0159,
+        .lines = 4,
         .weights = 5.99,
         .partial = 1.23},
     // merged_weights

@@ -44,7 +44,7 @@ double seconds_along(const problem_sizes &s, const kernel_set &k, slice_lanes al
     constexpr double kept = 640 << 10, kept_at_all = 2 << 20;
     const double held = groups ? image : image / 2;  // see the driver
     if (held > kept)
-        ns += full * wide * (src + dst) * (groups && held <= kept_at_all ? 0.06 : 0.25);
+        ns += full * wide * (src + dst) * (!groups ? 0.25 : held <= kept_at_all ? 0.06 : 0.4);
     ns += blocks * pieces * pairs * (call + tap * one.taps);
     ns += s.groups * s.ic * s.oc * s.taps * (s.weights ? sum : weight);
     // Depthwise layers need not become f32 (7×7 and 14×14: 1.1 to 1.4 times as long as turned

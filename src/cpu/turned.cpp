@@ -88,8 +88,7 @@ bool fits_turned(const conv::problem &p, std::string *why) {
 }
 
 prediction predict_turned(const problem_sizes &s, const kernel_set &k) {
-    const dim block = block_of(s.p, k);
-    const problem_sizes turned(turned_problem(s.p, round_up_to(s.p.groups, block), s.p.mb));
+    const problem_sizes turned(turned_problem(s.p, round_up_to(s.p.groups, k.lanes), s.p.mb));
     prediction cost = predict_depthwise(turned, k);
     // Blocks of lanes × lanes elements, shuffled `lanes` at a time, and what a piece costs.
     const double lanes = number(k.lanes), pair = 2 * lanes;
@@ -99,9 +98,10 @@ prediction predict_turned(const problem_sizes &s, const kernel_set &k) {
                         * block_seconds
                     + s.images * parts_of(s.groups, pair) * piece_seconds;
     // Planes of a block that leave L2 before they are used, and results before they leave.
-    constexpr double kept = 1280 << 10, again = 0.025e-9;
+    constexpr double kept = 2560 << 10, again = 0.025e-9;
     const double bytes = s.size * (s.src_positions + s.dst_positions);
-    if (number(block) * bytes > kept) cost.seconds += s.maps * bytes * again;
+    if (!s.weights && number(block_of(s.p, k)) * bytes > kept)
+        cost.seconds += s.maps * bytes * again;
     // The drivers of planes write results that exceed the caches past them.
     constexpr double byte_seconds = 0.03e-9;
     const double written = s.maps * s.out_positions * s.size;

@@ -97,7 +97,7 @@ prediction predict_winograd(const problem_sizes &s, winograd_tile tile, const ke
     if (map.lacks_taps() && s.forward) seconds *= 0.92;
     // Groups of two vectors or fewer: a map's few channels are transformed one after the other (32
     // groups of 32 channels on 7×7, measured).
-    if (!s.weights && s.groups > 1 && std::max(s.ic, s.oc) <= 2.0 * k.lanes) seconds *= 1.3;
+    if (s.groups > 1 && std::max(s.ic, s.oc) <= 2.0 * k.lanes) seconds *= 1.3;
     // A tile for each of many small maps: none shares what it reads, and direct sums leave out taps
     // in the padding (3×3 maps of a layer with dilation 12: 1.6 to 2.6 times as long as this says,
     // weights gradients 1.2 to 1.5).
