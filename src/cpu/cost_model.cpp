@@ -116,7 +116,7 @@ work_counts tiled_data_work(const problem_sizes &s, const kernel_set &k) {
         w.spilled = s.maps * s.in_c * s.in_positions;
     if (k.set == isa::avx2 && s.taps == 1 && as_stored) one_long_run(w);
     // Of pairs too (4 to 105 channels of 1×1: 0.5 to 0.9 of what their rates say).
-    if (!is_fma(k) && s.taps == 1 && as_stored) {
+    if (!is_fma(k) && s.groups == 1 && s.taps == 1 && as_stored) {
         w.lines *= 0.25;
         w.result_lines *= 0.25;
     }
@@ -317,7 +317,7 @@ work_counts folded_weights_work(const problem_sizes &s, const kernel_set &k) {
     w.calls = tiles * planes * b.blocks;
     w.partial = tiles * planes * rows * whole(s.oc, k.lanes);
     // As in folded_data_work().
-    const double stride = s.ic <= 4 && s.in_pitch == 1 ? 1 : 2;
+    const double stride = s.groups == 1 && s.ic <= 4 && s.in_pitch == 1 ? 1 : 2;
     add_both(w, s, s.maps, s.ic, s.oc, false, dst_as_stored, stride);
     w.rows = s.patch_rows + (dst_as_stored ? 0 : s.maps * s.x[0].dst * s.x[1].dst);
     w.weights = s.groups * s.ic * s.oc * s.taps;
@@ -353,7 +353,9 @@ work_counts narrow_weights_work(const problem_sizes &s, const kernel_set &k) {
     w.calls = tiles * blocks;
     w.partial = tiles * rows * s.oc;
     add_both(w, s, s.maps, s.ic, s.oc, false, false, s.in_step);
-    w.lines /= narrow_groups(s);
+    // Counted for patches only, of which no line is read twice (1 → 24 channels of 4×4: 1.6 times
+    // as long as without).
+    if (s.groups > 1 || s.x[1].stride == 1 || s.x[1].kernel > s.x[1].stride) w.lines = 0;
     w.rows = s.patch_rows * s.segments + s.maps * s.x[0].dst * s.x[1].dst;
     w.weights = s.groups * rows * s.oc;
     return w;
@@ -535,7 +537,8 @@ prediction predict_folded(const problem_sizes &s, const kernel_set &k) {
     if (s.empty) return nothing;
     if (s.weights) {
         // Pairs of positions that are picked one by one (1 channel, stride 3 and 4: 1.6 to 1.9).
-        const double far = !is_fma(k) && !s.in_last && s.ic == 1 && s.x[2].stride > 2 ? 1.6 : 1;
+        const double far =
+            !is_fma(k) && !s.in_last && s.ic * s.groups == 1 && s.x[2].stride > 2 ? 1.6 : 1;
         return {spread_seconds(s)
                     + far * seconds_with(cost_kind::folded_weights, folded_weights_work(s, k), k),
             gradient_bytes(s, 64 << 10),

@@ -88,7 +88,7 @@ bool fits_turned(const conv::problem &p, std::string *why) {
 }
 
 prediction predict_turned(const problem_sizes &s, const kernel_set &k) {
-    const problem_sizes turned(turned_problem(s.p, round_up_to(s.p.groups, k.lanes), s.p.mb));
+    const problem_sizes turned(turned_problem(s.p, s.p.groups, s.p.mb));
     prediction cost = predict_depthwise(turned, k);
     // Blocks of lanes × lanes elements, shuffled `lanes` at a time, and what a piece costs.
     const double lanes = number(k.lanes), pair = 2 * lanes;
