@@ -18,6 +18,7 @@
 #include "cpu/narrow_data.hpp"
 #include "cpu/narrow_weights.hpp"
 #include "cpu/pointwise.hpp"
+#include "cpu/sliced.hpp"
 #include "cpu/tiled_data.hpp"
 #include "cpu/tiled_weights.hpp"
 #include "cpu/turned.hpp"
@@ -93,6 +94,10 @@ bool fits_folded_form(const problem_sizes &s, const kernel_set &kernels, std::st
 bool fits_narrow(const problem_sizes &s, const kernel_set &kernels, std::string *why) {
     if (!fits_all(s, kernels, why)) return false;
     return kernels.format == operand_format::fma || !s.weights || refuse(why, "a weights gradient");
+}
+
+bool fits_slices(const problem_sizes &s, const kernel_set &kernels, std::string *why) {
+    return fits_all(s, kernels, why) && fits_sliced(s, why);
 }
 
 /// Lists of taps, which drivers make with each plan, are a burden when they get long.
@@ -176,9 +181,13 @@ constexpr method winograd{keeps_winograd<Tile>, fits_tile<Tile>, predict_tile<Ti
 
 /// Channels go in pairs of vectors, in data passes a last vector alone. Incomplete ones cost
 /// nothing with AVX-512 only, which has masks for them (15 channels with AVX2: 1.1 to 1.9 times as
-/// long as with AVX-512).
+/// long as with AVX-512). Weights gradients of eight channels take 2 to 4 times as long in vectors
+/// of 16 as in one of 8, whether these hold two positions or one.
 bool fills_pairs(const problem_sizes &s, const kernel_set &kernels) {
-    const double whole = (s.weights ? 2 : 1) * static_cast<double>(kernels.lanes);
+    const auto lanes = static_cast<double>(kernels.lanes);
+    const double whole = s.weights ? 2 * lanes : lanes;
+    const bool eight = s.weights && s.groups == 8;
+    if (eight && kernels.set != isa::portable) return s.groups == lanes;
     return s.groups >= whole || merges_columns(s, kernels)
            || (kernels.set == isa::avx512 && 2 * s.groups > whole);
 }
@@ -189,6 +198,7 @@ constexpr method planes{keeps_sums, fits_simple<fits_planes>, with_lists<predict
     make_either<plane_data, plane_weights>};
 constexpr method turned{
     keeps_sums, fits_simple<fits_turned>, with_lists<predict_turned>, make<turned_planes>};
+constexpr method sliced{keeps_sums, fits_slices, with_lists<predict_sliced>, make<sliced_groups>};
 constexpr method folded{keeps_folded, fits_folded_form, with_lists<predict_folded>,
     make_either<folded_data, folded_weights>};
 constexpr method merged{
@@ -220,6 +230,7 @@ constexpr form forms[] = {
     {"depthwise.fma", &depthwise, operand_format::fma},
     {"planes.fma", &planes, operand_format::fma},
     {"turned.fma", &turned, operand_format::fma},
+    {"sliced.fma", &sliced, operand_format::fma},
     {"folded.amx", &folded, operand_format::amx},
     {"merged.amx", &merged, operand_format::amx},
     {"merged.dot2", &merged, operand_format::dot2},

@@ -44,6 +44,9 @@ work_counts planes_work(const problem_sizes &s, const kernel_set &k) {
     work_counts w;
     w.runs = planes * s.x[0].pairs * s.x[1].pairs * s.x[2].kernel;
     w.steps = w.runs * parts_of(s.x[2].dst, k.lanes);
+    // Taps of a column that share no row: each loads what it multiplies (7×7 with rows 6 apart: 1.9
+    // and 3 times as long).
+    if (s.x[1].kernel > 1 && s.x[1].dilation > s.x[1].stride) w.steps *= s.weights ? 3 : 1.9;
     double &how = stride > 2 ? w.far : stride == 2 ? w.gathered : w.turned;
     how = s.maps * (s.weights ? s.src_positions : s.in_positions);
     w.results_apart = planes * s.out_positions;
@@ -62,7 +65,12 @@ prediction predict_depthwise(const problem_sizes &s, const kernel_set &k) {
 prediction predict_planes(const problem_sizes &s, const kernel_set &k) {
     if (s.empty) return nothing;
     const cost_kind kind = s.weights ? cost_kind::plane_weights : cost_kind::plane_data;
-    return {seconds_of(planes_work(s, k), work_rates(kind, k)), 64 << 10};
+    // Strided sums over planes that the last cache does not hold (96 channels 112×112, f32: twice
+    // as long as the counts say).
+    constexpr double large = 16 << 20, byte = 0.04e-9;
+    const double bytes = s.size * s.maps * (s.src_positions + s.oc * s.dst_positions);
+    const double waits = s.weights && s.x[2].stride > 1 && bytes > large ? bytes * byte : 0;
+    return {waits + seconds_of(planes_work(s, k), work_rates(kind, k)), 64 << 10};
 }
 
 }  // namespace convgrad::cpu

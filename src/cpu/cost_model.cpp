@@ -115,6 +115,11 @@ work_counts tiled_data_work(const problem_sizes &s, const kernel_set &k) {
         && 4 * chunk * std::min(s.in_positions, volume * tile) > kept_bytes)
         w.spilled = s.maps * s.in_c * s.in_positions;
     if (k.set == isa::avx2 && s.taps == 1 && as_stored) one_long_run(w);
+    // Of pairs too (4 to 105 channels of 1×1: 0.5 to 0.9 of what their rates say).
+    if (!is_fma(k) && s.groups == 1 && s.taps == 1 && as_stored) {
+        w.lines *= 0.25;
+        w.result_lines *= 0.25;
+    }
     return w;
 }
 
@@ -211,6 +216,9 @@ work_counts narrow_pixels_work(const problem_sizes &s, const kernel_set &k) {
     add(w, s.maps, {s.in_last, false, s.in_step, s.in_c, s.in_positions});
     if (!s.in_last) w.copied = 2 * s.maps * s.in_c * s.in_positions;  // turned to another place
     w.rows = s.patch_rows * s.segments;
+    // Rows of channels side by side are packed for all groups of a task (64 groups of 4 on 14×7
+    // with stride 3: a third of what a row for each group would say).
+    if (quads && s.in_last) w.rows /= narrow_groups(s);
     w.weights = s.groups * s.taps * s.in_c * s.out_c;
     // Whole groups of pairs leave from registers.
     const bool leaves = !is_fma(k) && together == 1 && divides(2, vectors);
@@ -308,7 +316,9 @@ work_counts folded_weights_work(const problem_sizes &s, const kernel_set &k) {
     w.runs = s.maps * s.x[0].pairs * s.x[1].pairs * b.blocks;
     w.calls = tiles * planes * b.blocks;
     w.partial = tiles * planes * rows * whole(s.oc, k.lanes);
-    add_both(w, s, s.maps, s.ic, s.oc, false, dst_as_stored, 2);
+    // As in folded_data_work().
+    const double stride = s.groups == 1 && s.ic <= 4 && s.in_pitch == 1 ? 1 : 2;
+    add_both(w, s, s.maps, s.ic, s.oc, false, dst_as_stored, stride);
     w.rows = s.patch_rows + (dst_as_stored ? 0 : s.maps * s.x[0].dst * s.x[1].dst);
     w.weights = s.groups * s.ic * s.oc * s.taps;
     if (s.groups > 1) w.result_lines = s.groups * s.ic * s.taps;  // short rows of weights
@@ -343,6 +353,9 @@ work_counts narrow_weights_work(const problem_sizes &s, const kernel_set &k) {
     w.calls = tiles * blocks;
     w.partial = tiles * rows * s.oc;
     add_both(w, s, s.maps, s.ic, s.oc, false, false, s.in_step);
+    // Counted for patches only, of which no line is read twice (1 → 24 channels of 4×4: 1.6 times
+    // as long as without).
+    if (s.groups > 1 || s.x[1].stride == 1 || s.x[1].kernel > s.x[1].stride) w.lines = 0;
     w.rows = s.patch_rows * s.segments + s.maps * s.x[0].dst * s.x[1].dst;
     w.weights = s.groups * rows * s.oc;
     return w;
@@ -366,7 +379,10 @@ work_counts grouped_weights_work(const problem_sizes &s, const kernel_set &k) {
     w.calls = tiles * planes * blocks * parts_of(s.x[2].kernel, 3);
     w.partial = tiles * s.ic * s.oc * s.taps;
     add_both(w, s, s.maps, s.ic, s.oc, false, false, s.in_step);
-    w.rows = s.patch_rows * s.segments + s.maps * s.x[0].dst * s.x[1].dst;
+    // Rows of channels side by side are packed for all groups of a task.
+    const double together = std::min(eights_together(s), s.groups);
+    w.rows = s.patch_rows * s.segments / (s.in_last ? together : 1)
+             + s.maps * s.x[0].dst * s.x[1].dst / (s.out_last ? together : 1);
     w.weights = s.groups * s.ic * s.oc * s.taps;
     return w;
 }
@@ -464,12 +480,12 @@ tiled_choice choose_tiled(const problem_sizes &s, const kernel_set &k) {
     return stacked < plain ? tiled_choice{stacked, true} : tiled_choice{plain, false};
 }
 
-/// A data gradient with strides above 2 on planes: results of a phase of narrow_data leave one by
-/// one, which takes 1.0 to 1.4 ns each.
-double scattered_seconds(const problem_sizes &s) {
-    constexpr double result = 1.1e-9;
-    if (s.forward || s.out_last || s.x[2].stride <= 2) return 0;
-    return result * s.maps * s.out_c * s.out_positions;
+/// A data gradient with strides on planes: results of a phase leave with gaps between them. Above 2
+/// they leave one by one, of narrow_data in 0.5 to 1 ns each beyond what its rates say, of tiled
+/// ones in less.
+double scattered_seconds(const problem_sizes &s, double above_two, double two) {
+    if (s.forward || s.weights || s.out_last || s.x[2].stride == 1) return 0;
+    return 1e-9 * (s.x[2].stride > 2 ? above_two : two) * s.maps * s.out_c * s.out_positions;
 }
 
 /// One tap with strides on planes: whole lines of memory come for each block of channels, or leave,
@@ -507,7 +523,9 @@ prediction predict_tiled(const problem_sizes &s, const kernel_set &k) {
         return {spread + few * seconds_with(cost_kind::tiled_weights, tiled_weights_work(s, k), k),
             bytes};
     }
-    return {spread + choose_tiled(s, k).seconds, bytes};
+    const double scattered =
+        is_fma(k) ? scattered_seconds(s, 0.15, 0) : scattered_seconds(s, 0.4, 0.15);
+    return {spread + scattered + choose_tiled(s, k).seconds, bytes};
 }
 
 bool worth_stacking(const conv::problem &p, const kernel_set &kernels) {
@@ -517,11 +535,15 @@ bool worth_stacking(const conv::problem &p, const kernel_set &kernels) {
 
 prediction predict_folded(const problem_sizes &s, const kernel_set &k) {
     if (s.empty) return nothing;
-    if (s.weights)
+    if (s.weights) {
+        // Pairs of positions that are picked one by one (1 channel, stride 3 and 4: 1.6 to 1.9).
+        const double far =
+            !is_fma(k) && !s.in_last && s.ic * s.groups == 1 && s.x[2].stride > 2 ? 1.6 : 1;
         return {spread_seconds(s)
-                    + seconds_with(cost_kind::folded_weights, folded_weights_work(s, k), k),
+                    + far * seconds_with(cost_kind::folded_weights, folded_weights_work(s, k), k),
             gradient_bytes(s, 64 << 10),
             gradient_pieces(s, k, std::max(32.0, k.k_per_unit * 8192 / whole(s.oc, k.lanes)), 1)};
+    }
     const double weights = s.groups * s.taps * s.ic * s.oc;
     constexpr double patch = 192 << 10;
     const double least = folded_least(s.taps * s.in_c * s.out_c);
@@ -543,7 +565,8 @@ prediction predict_narrow(const problem_sizes &s, const kernel_set &k) {
     // One channel fills half of each pair: 1.4 to 2.7 times as long as by FMA where this says 1.
     const double halves = !is_fma(k) && s.in_c == 1 ? 2 : 1;
     const double spread = s.forward ? spread_seconds(s) : 0;  // results leave together
-    return {spread + scattered_seconds(s) + halves * seconds_with(cost_kind::narrow_data, w, k),
+    return {
+        spread + scattered_seconds(s, 0.6, 0) + halves * seconds_with(cost_kind::narrow_data, w, k),
         data_bytes(s, w.weights, 1 << 20, 256 << 10),
         data_pieces(s, 256 << 10, 10, narrow_groups(s))};
 }

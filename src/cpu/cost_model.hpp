@@ -138,6 +138,7 @@ bool merges_columns(const problem_sizes &s, const kernel_set &k);
 prediction predict_depthwise(const problem_sizes &s, const kernel_set &kernels);
 prediction predict_planes(const problem_sizes &s, const kernel_set &kernels);
 prediction predict_turned(const problem_sizes &s, const kernel_set &kernels);  // turned.cpp
+prediction predict_sliced(const problem_sizes &s, const kernel_set &kernels);  // sliced_cost.cpp
 prediction predict_long(const problem_sizes &s, const kernel_set &kernels);
 prediction predict_sums(const problem_sizes &s, const kernel_set &kernels);
 prediction predict_winograd(

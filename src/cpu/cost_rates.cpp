@@ -90,7 +90,7 @@ constexpr rate_table avx512_fma = {
         .turned = 0.0815,
         .gathered = 0.349,
         .far = 0.334,
-        .lines = 0.0159,
+        .lines = 4,
         .weights = 5.99,
         .partial = 1.23},
     // merged_weights
@@ -225,7 +225,7 @@ constexpr rate_table avx512_dot2 = {
         .copied = 0.051,
         .turned = 0.189,
         .gathered = 0.676,
-        .far = 0.0319,
+        .far = 0.8,
         .lines = 1.35,
         .results_last = 3.95,
         .weights = 0.949,

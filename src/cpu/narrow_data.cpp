@@ -366,9 +366,13 @@ value_range narrow_data::pack_patch(const scratch &s, const task &t, dim chunk) 
     // A unit has channels of one group only, so groups follow each other only where they fill it.
     const dim channels = chunk_channels(chunk);
     const dim together = channels == k_chunk_ ? t.groups : 1;
+    const bool cut = cuts_all(t);
+    const auto inside = [&](const patch_row &row, int a) {
+        return row.in[a] >= 0 && row.in[a] < walk_[a].in_length;
+    };
     value_range range;
     for_each_patch_row(walk_, patch_, tile_, t.t0, t.length, [&](const patch_row &row) {
-        if (row.in[0] < 0 || row.in[0] >= walk_[0].in_length) return;  // list_runs leaves them out
+        if (!inside(row, 0) || (cut && !inside(row, 1))) return;  // list_runs leaves them out
         for (dim g = 0; g < t.groups; g += together) {
             const pack_args args{
                 in + size * (row.offset(roles_.in) + g * roles_.in_c * roles_.in.c), p_.type,
@@ -444,6 +448,14 @@ bool narrow_data::worth_cutting(const task &t, const conv_phase &f, dim rows) co
     };
     const dim pieces = cost_of_pieces(walk_[1], *f.axis[1], t.t0[1], rows, vectors);
     return pieces < vectors(rows) * static_cast<dim>(f.axis[1]->taps.size());
+}
+
+/// Whether all rows of a tile go in such pieces, which meet no row outside the input.
+bool narrow_data::cuts_all(const task &t) const {
+    return t.padded && std::ranges::all_of(taps_of_.phases, [&](const conv_phase &f) {
+        dim length[3];
+        return !phase_length(f, t, length) || worth_cutting(t, f, length[1]);
+    });
 }
 
 void narrow_data::multiply_careful(const scratch &s, const task &t) const {

@@ -92,6 +92,7 @@ private:
     void shift_rows(
         const scratch &s, const conv_phase &f, dim count, bool accumulate, float *c) const;
     [[nodiscard]] bool worth_cutting(const task &t, const conv_phase &f, dim rows) const;
+    [[nodiscard]] bool cuts_all(const task &t) const;
     void multiply_careful(const scratch &s, const task &t) const;
     void sum_carefully(const task &t, const conv_phase &f, dim d, dim h, dim count, float *c) const;
     void store_tile(const scratch &s, const task &t) const;

@@ -56,6 +56,11 @@ conv::problem turned_problem(const conv::problem &p, dim channels, dim images) {
     return q;
 }
 
+/// Channels of a block: a pair of vectors, or one.
+dim block_of(const conv::problem &p, const kernel_set &k) {
+    return std::min<dim>(2 * k.lanes, round_up_to(p.groups, k.lanes));
+}
+
 /// `count` elements, `step` apart, side by side.
 template <typename T>
 void copy_elements(const void *from, dim at, dim step, dim count, char *to) {
@@ -92,6 +97,11 @@ prediction predict_turned(const problem_sizes &s, const kernel_set &k) {
                         * (parts_of(s.src_positions, lanes) + parts_of(s.dst_positions, lanes))
                         * block_seconds
                     + s.images * parts_of(s.groups, pair) * piece_seconds;
+    // Planes of a block that leave L2 before they are used, and results before they leave.
+    constexpr double kept = 2560 << 10, again = 0.025e-9;
+    const double bytes = s.size * (s.src_positions + s.dst_positions);
+    if (!s.weights && number(block_of(s.p, k)) * bytes > kept)
+        cost.seconds += s.maps * bytes * again;
     // The drivers of planes write results that exceed the caches past them.
     constexpr double byte_seconds = 0.03e-9;
     const double written = s.maps * s.out_positions * s.size;
@@ -105,7 +115,7 @@ turned_planes::turned_planes(
     const conv::problem &p, const kernel_set &kernels, int threads, std::size_t workspace_limit)
     : p_(p), kernels_(kernels), src_positions_(positions_of(p, &conv::axis::src)),
       dst_positions_(positions_of(p, &conv::axis::dst)),
-      taps_(positions_of(p, &conv::axis::kernel)), block_(2 * kernels.lanes),
+      taps_(positions_of(p, &conv::axis::kernel)), block_(block_of(p, kernels)),
       blocks_(div_up(p.groups, block_)) {
     choose_pieces(std::max(threads, 1));
     inner_[0] = make_inner(images_, workspace_limit);

@@ -97,7 +97,7 @@ prediction predict_winograd(const problem_sizes &s, winograd_tile tile, const ke
     if (map.lacks_taps() && s.forward) seconds *= 0.92;
     // Groups of two vectors or fewer: a map's few channels are transformed one after the other (32
     // groups of 32 channels on 7×7, measured).
-    if (!s.weights && s.groups > 1 && std::max(s.ic, s.oc) <= 2.0 * k.lanes) seconds *= 1.3;
+    if (s.groups > 1 && std::max(s.ic, s.oc) <= 2.0 * k.lanes) seconds *= 1.3;
     // A tile for each of many small maps: none shares what it reads, and direct sums leave out taps
     // in the padding (3×3 maps of a layer with dilation 12: 1.6 to 2.6 times as long as this says,
     // weights gradients 1.2 to 1.5).
@@ -112,6 +112,10 @@ prediction predict_winograd(const problem_sizes &s, winograd_tile tile, const ke
     // Interleaved maps of 16-bit values are gathered one by one (512 channels, dilation 2, bf16:
     // 1.3 times as long as pairs where this says 0.9).
     if (!s.weights && !s.f32 && (s.p.x[1].dilation > 1 || s.p.x[2].dilation > 1)) seconds *= 1.5;
+    // Filters whose taps lie side by side leave through a transpose (128 to 512 channels on 4×4 and
+    // 7×7: 0.8 to 0.95 ns a weight beyond what this says).
+    if (s.weights && s.p.weights.o != 1 && s.taps > 1)
+        seconds += 0.8e-9 * s.groups * s.ic * s.oc * s.taps;
     // Filters in transformed form are most of the workspace.
     return {seconds, 4 * number(map.points * map.sources * map.phases) * s.ic * s.oc};
 }

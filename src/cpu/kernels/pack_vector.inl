@@ -71,7 +71,8 @@ template <typename E>
 void channel_rows(const pack_args &p, dim k_pitch, F::watch &seen) {
     // Short rows (weights of a panel) are too far apart for the hardware to follow.
     constexpr dim ahead = 12, elements = 128 / static_cast<dim>(sizeof(typename E::type));
-    const bool short_rows = p.xs == 1 && p.count <= elements;
+    const dim span = (p.count - 1) * p.xs;
+    const bool short_rows = p.xs == 1 ? p.count <= elements : span <= 2 * elements;
     F::watch watch = seen;
     const auto *in = static_cast<const typename E::type *>(p.in);
     for (dim c = 0; c < p.channels; c += F::k_per_unit) {
@@ -80,7 +81,7 @@ void channel_rows(const pack_args &p, dim k_pitch, F::watch &seen) {
         const dim n = smaller(F::k_per_unit, p.channels - c);
         for (dim next = c + ahead; short_rows && next < c + ahead + F::k_per_unit; ++next) {
             __builtin_prefetch(in + next * p.cs, 0, 3);
-            __builtin_prefetch(in + next * p.cs + elements - 1, 0, 3);
+            __builtin_prefetch(in + next * p.cs + (p.xs == 1 ? elements - 1 : span), 0, 3);
         }
         if (p.count <= V::lanes) {
             V::store_n(
