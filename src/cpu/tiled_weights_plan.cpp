@@ -117,13 +117,12 @@ void tiled_weights::choose_orientation() {
     for (const axis_walk &axis : walk_) summed *= axis.longest;
     const auto leaving = [&](dim column_stride) {
         const bool straight = column_stride == 1 || taps_side_by_side(p_);
-        return straight ? 0
-                        : transposed * static_cast<double>(p_.ic * p_.oc)
-                              / static_cast<double>(summed);
+        return straight
+                   ? 0
+                   : transposed * static_cast<double>(p_.ic * p_.oc) / static_cast<double>(summed);
     };
-    const bool src_rows =
-        best_panel(kernels_, p_.ic, p_.oc, v_src_rows) + leaving(p_.weights.o)
-        <= best_panel(kernels_, p_.oc, p_.ic, v_dst_rows) + leaving(p_.weights.i);
+    const bool src_rows = best_panel(kernels_, p_.ic, p_.oc, v_src_rows) + leaving(p_.weights.o)
+                          <= best_panel(kernels_, p_.oc, p_.ic, v_dst_rows) + leaving(p_.weights.i);
     rows_ = side_of(src_rows, true);
     columns_ = side_of(!src_rows, false);
     vectors_ = src_rows ? v_src_rows : v_dst_rows;
@@ -163,7 +162,8 @@ void tiled_weights::choose_tile(dim bytes) {
     // 0.99 with 3×3). Tiles of a matrix engine: not.
     const bool roomy = bytes >= tile_target, once = taps_.kept.size() == 1 && !kernels_.tiles();
     const dim least = roomy && once ? least_sum : 8;
-    cpu::choose_tile(walk_, std::max(least, bytes / (each * (rows_.block + columns_.block))), tile_);
+    cpu::choose_tile(
+        walk_, std::max(least, bytes / (each * (rows_.block + columns_.block))), tile_);
     // Maps of few positions: as many of them.
     const dim map = walk_[1].longest * walk_[2].longest;
     if (roomy && 2 * map <= least_sum && tile_[1] * tile_[2] == map) {
