@@ -139,6 +139,9 @@ void tiled_weights::choose_paths() {
                        && s->strides.c == 1 && 4 * pitch <= most_pitch
                        && (s->is_rows || s->channels % kernels_.lanes == 0);
     }
+    neighbours_ = kernels_.format == operand_format::dot2 && taps_.kept.size() == 1
+                  && p_.src.x[2] * walk_[2].in_step == 1 && p_.dst.x[2] == 1
+                  && !touches_padding(walk_[2], 0, walk_[2].longest);
 }
 
 void tiled_weights::set_blocks(dim rows, dim columns) {
