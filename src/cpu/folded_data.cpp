@@ -9,6 +9,7 @@
 #include "cpu/folded_data.hpp"
 
 #include <algorithm>
+#include <cstring>
 
 #include "cpu/element.hpp"
 #include "cpu/folded_rows.hpp"
@@ -19,6 +20,7 @@ namespace convgrad::cpu {
 
 struct folded_data::task : group_place {
     const conv::buffers *data;
+    dim inner[2];  // positions of a row, from and up to, that are multiplied from the input itself
 };
 
 struct folded_data::scratch {
@@ -27,7 +29,7 @@ struct folded_data::scratch {
     char *row;    // a row of the input with padding, as stored
     float *c;
     float *bias;
-    dim *runs;  // two lists
+    dim *runs;  // three lists: in the patch, in the weights, in the input
     char *exact;
     dim held = -1;  // first group whose weights and bias are here
     value_range weights_range;
@@ -43,7 +45,7 @@ folded_data::scratch folded_data::lay_out(memory_walk &memory) const {
     s.row = memory.take_lines<char>(raw * static_cast<dim>(size_of(p_.type)) + 64);
     s.c = memory.take<float>(c_floats());
     s.bias = memory.take_lines<float>(panels_ * panel_width());
-    s.runs = memory.take_lines<dim>(2 * most_runs);
+    s.runs = memory.take_lines<dim>(3 * most_runs);
     if (exact_) s.exact = memory.take<char>(static_cast<dim>(exact_->scratch_bytes()));
     return s;
 }
@@ -81,7 +83,20 @@ folded_data::task folded_data::make_task(const conv::buffers &data, dim index) c
     t.data = &data;
     index = place_tile(walk_, tile_, tiles_, index, t);
     place_groups(p_, groups_, images_per_task_, index, t);
+    find_inner(t);
     return t;
+}
+
+/// Positions whose taps all lie inside the input; those beside them in whole blocks of the kernel.
+void folded_data::find_inner(task &t) const {
+    if (!read_input_) return;
+    const dim step = walk_[2].in_step, length = t.length[2], most = kernels_.max_m[vectors_];
+    const dim before = std::max<dim>(0, div_up(std::max<dim>(0, -low_), step) - t.t0[2]);
+    const dim room = walk_[2].in_length - low_ - span_;
+    const dim last = room < 0 ? 0 : room / step + 1 - t.t0[2];
+    const dim lo = round_up_to(before, most);
+    const dim hi = length - round_up_to(std::max<dim>(0, length - last), most);
+    if (lo < hi) t.inner[0] = lo, t.inner[1] = hi;
 }
 
 work_list folded_data::work() const {
@@ -206,11 +221,34 @@ value_range folded_data::pack_patch(const scratch &s, const task &t) const {
                     if (x[0] < 0 || x[0] >= walk_[0].in_length || x[1] < 0
                         || x[1] >= walk_[1].in_length)
                         continue;
-                    range.merge(
-                        pack_row(s, t, in + size * (x[0] * roles_.in.x[0] + x[1] * roles_.in.x[1]),
-                            (sd.at + d) * patch_[1].length + sh.at + h));
+                    const char *from = in + size * (x[0] * roles_.in.x[0] + x[1] * roles_.in.x[1]);
+                    const dim row = (sd.at + d) * patch_[1].length + sh.at + h;
+                    if (t.inner[1] > 0)
+                        pack_ends(s, t, from, row);
+                    else
+                        range.merge(pack_row(s, t, from, row));
                 }
     return range;
+}
+
+/// What positions need that are not multiplied from the input itself, of f32 as stored.
+void folded_data::pack_ends(const scratch &s, const task &t, const char *in, dim row) const {
+    const dim step = walk_[2].in_step, position = 4 * in_block();
+    const dim first = t.t0[2] * step + low_;
+    const dim count = (t.length[2] - 1) * step + span_;
+    char *out = s.patch + row * row_bytes_;
+    const auto copy = [&](dim from, dim to) {
+        dim lo, hi;
+        clip(first + from, 1, to - from, walk_[2].in_length, lo, hi);
+        char *at = out + from * position;
+        clear(at, lo * position);
+        if (hi > lo)
+            std::memcpy(at + lo * position, in + (first + from + lo) * position,
+                static_cast<std::size_t>((hi - lo) * position));
+        clear(at + hi * position, (to - from - hi) * position);
+    };
+    if (t.inner[0] > 0) copy(0, (t.inner[0] - 1) * step + span_);
+    if (t.inner[1] < t.length[2]) copy(t.inner[1] * step, count);
 }
 
 value_range folded_data::pack_row(const scratch &s, const task &t, const char *in, dim row) const {
@@ -266,6 +304,7 @@ dim folded_data::list_runs(
             s.runs[runs] = row_bytes_
                            * ((patch_[0].start[f.at[0]][d] + y[0]) * patch_[1].length
                                + patch_[1].start[f.at[1]][h] + y[1]);
+            s.runs[2 * f.runs + runs] = 4 * (x[0] * roles_.in.x[0] + x[1] * roles_.in.x[1]);
             s.runs[f.runs + runs++] = all * b_run;
         }
     return runs;
@@ -309,9 +348,32 @@ void folded_data::multiply_row(
             if (stores_itself(t, panel))
                 to_output(
                     here, t, panel, out_position(roles_.out, f, t, panel * panel_width(), at));
-            multiply_run(kernels_, here, width, static_cast<int>(panel_vectors(panel, columns)));
+            multiply_piece(
+                t, f, here, x, width, static_cast<int>(panel_vectors(panel, columns)), s);
         }
         store(s, t, f, at, width, false);
+    }
+}
+
+/// Positions [x, x + count) of a row: those inside from the input itself.
+void folded_data::multiply_piece(const task &t, const phase &f, product_args args, dim x, dim count,
+    int vectors, const scratch &s) const {
+    if (t.inner[1] == 0) return multiply_run(kernels_, args, count, vectors);
+    const char *patch = args.a - x * args.a_m;
+    const char *input = static_cast<const char *>(roles_.input(*t.data))
+                        + 4
+                              * (t.n * roles_.in.n + t.first_group * roles_.in_c * roles_.in.c
+                                  + f.low * roles_.in.x[2])
+                        + t.t0[2] * args.a_m;
+    const dim ends[3] = {t.inner[0], t.inner[1], t.length[2]}, last = x + count;
+    for (int i = 0; i < 3 && x < last; ++i) {
+        const dim piece = std::min(ends[i], last) - x;
+        if (piece <= 0) continue;
+        args.a = (i == 1 ? input : patch) + x * args.a_m;
+        args.a_run = i == 1 ? s.runs + 2 * f.runs : s.runs;
+        multiply_run(kernels_, args, piece, vectors);
+        args.c += piece * args.ldc;
+        x += piece;
     }
 }
 

@@ -86,11 +86,15 @@ private:
     [[nodiscard]] value_range pack_patch(const scratch &s, const task &t) const;
     [[nodiscard]] value_range pack_row(
         const scratch &s, const task &t, const char *in, dim row) const;
+    void pack_ends(const scratch &s, const task &t, const char *in, dim row) const;
+    void find_inner(task &t) const;
     void multiply(const scratch &s, const task &t) const;
     [[nodiscard]] dim list_runs(
         const scratch &s, const phase &f, const task &t, const dim (&y)[2]) const;
     void multiply_row(const scratch &s, const task &t, const phase &f, dim runs, const dim (&y)[2],
         dim count) const;
+    void multiply_piece(const task &t, const phase &f, product_args args, dim x, dim count,
+        int vectors, const scratch &s) const;
     void multiply_careful(const scratch &s, const task &t) const;
     [[nodiscard]] dim missing_columns(const task &t, dim panel) const;
     [[nodiscard]] bool stores_itself(const task &t, dim panel) const;
@@ -117,6 +121,7 @@ private:
     dim piece_ = 1;      // positions of a row that are computed before they are stored
     dim images_per_task_ = 1, tasks_ = 0;
     int workers_ = 1;
+    bool read_input_ = false;    // rows of the input are as packed ones, but for padding
     bool write_output_ = false;  // products leave their results in the output itself
     std::unique_ptr<folded_data> exact_;
 };

@@ -180,6 +180,8 @@ void folded_data::settle() {
     images_per_task_ = std::max<dim>(1, div_up(per_image * p_.mb, most_tasks));
     tasks_ = per_image * div_up(p_.mb, images_per_task_);
     const bool fma = kernels_.format == operand_format::fma;
+    read_input_ = fma && p_.type == data_type::f32 && roles_.in.x[2] == in_block()
+                  && (roles_.in.c == 1 || in_block() == 1);
     write_output_ = roles_.out.c == 1 && !p_.bias && !p_.add && !p_.relu
                     && (fma ? p_.type == data_type::f32 : !kernels_.tiles() && !p_.accumulate);
 }

@@ -43,29 +43,35 @@ dim tiled_data::chunk_offset(dim chunk, dim panels) const {
 }
 
 void tiled_data::pack_weights(scratch &s, const task &t, dim first_chunk, dim chunks) const {
-    for (dim chunk = first_chunk; chunk < first_chunk + chunks; ++chunk)
-        for (dim j = 0; j < t.panels; ++j)
-            s.weights_range.merge(
-                pack_panel(s, *t.data, t.group, t.first_panel + j, chunk, 0, chunk_channels(chunk),
+    for (dim chunk = first_chunk; chunk < first_chunk + chunks; ++chunk) {
+        const dim channels = chunk_channels(chunk);
+        // Output channels side by side: a few rows of all panels, in the order of memory.
+        const dim each = roles_.weights_out == 1 ? piece_channels : channels;
+        for (dim first = 0; first < channels; first += each)
+            for (dim j = 0; j < t.panels; ++j)
+                s.weights_range.merge(pack_panel(s, *t.data, t.group, t.first_panel + j, chunk,
+                    first, std::min(each, channels - first),
                     s.weights + chunk_offset(chunk - first_chunk, panels_per_block_)
-                        + j * panel_bytes(units(chunk_channels(chunk)))));
+                        + j * panel_bytes(units(channels))));
+    }
 }
 
 /// All weights, for all workers.
 void tiled_data::pack_shared(
     const conv::buffers &data, std::vector<scratch> &workers, const executor &threads) const {
     for_each_task(threads.limited(workers_), shared_pieces(), [&](int worker, dim index) {
-        const dim piece = index % chunk_pieces(), panel = index / chunk_pieces() % panels_,
+        // Panels first, in the order of memory where output channels lie side by side.
+        const dim panel = index % panels_, piece = index / panels_ % chunk_pieces(),
                   chunk = index / chunk_pieces() / panels_ % chunks_,
                   group = index / chunk_pieces() / panels_ / chunks_;
         const dim channels = chunk_channels(chunk), first = piece * piece_channels;
         const scratch &s = workers[static_cast<std::size_t>(worker)];
         char *out = s.shared.weights + group * panels_ * panel_bytes(kept_units())
                     + chunk_offset(chunk, panels_) + panel * panel_bytes(units(channels));
-        s.shared.ranges[index] = first >= channels
-                                     ? value_range{}
-                                     : pack_panel(s, data, group, panel, chunk, first,
-                                         std::min(piece_channels, channels - first), out);
+        s.shared.ranges[((group * chunks_ + chunk) * panels_ + panel) * chunk_pieces() + piece] =
+            first >= channels ? value_range{}
+                              : pack_panel(s, data, group, panel, chunk, first,
+                                  std::min(piece_channels, channels - first), out);
     });
 }
 

@@ -361,6 +361,11 @@ void tiled_weights::for_each_src_row(const task &t, Pack &&pack_row) const {
                 o.half * walk_[1].in_step * strides.x[1], there);
             return;
         }
+        if (neighbours_) {
+            pack_row(row.offset(strides), 2 * xs, row.at, o.half, {0, div_up(row.hi, 2)}, xs,
+                {0, row.hi / 2});
+            return;
+        }
         const dim distance = kernels_.k_per_unit > 1 ? o.half : 0;
         const dim count = kernels_.tiles() ? row.count : row.count - t.length[2] + o.half;
         pack_row(row.offset(strides), xs, row.at, count, here, distance * xs,
@@ -386,6 +391,11 @@ void tiled_weights::for_each_dst_row(const task &t, Pack &&pack_row) const {
                 continue;
             }
             // The partner of a last odd position is zero.
+            if (neighbours_) {
+                pack_row(offset, 2 * xs, d * o.plane_pitch + h * o.run_pitch, o.half, {0, o.half},
+                    xs, {0, t.length[2] / 2});
+                continue;
+            }
             const dim distance = kernels_.k_per_unit > 1 ? o.half : 0;
             pack_row(offset, xs, d * o.plane_pitch + h * o.run_pitch,
                 kernels_.tiles() ? pairs : o.half, {0, o.half}, distance * xs,

@@ -51,7 +51,7 @@ private:
     /// How the positions of a tile become k. In fma they simply follow each other. dot2 and amx
     /// take them in pairs that keep their distance under every tap: a row's first half with its
     /// second, or (amx) the upper rows of a tile with the lower ones, whole rows and the gaps
-    /// between them.
+    /// between them. With one tap neighbours on planes are pairs as they lie.
     struct order {
         dim half;         // distance of partners: positions, or rows
         dim runs;         // runs per plane
@@ -144,8 +144,9 @@ private:
         dim rows, columns;
     } largest_{};  // block that the tiles were chosen for
     int vectors_ = 1;
-    bool by_rows_ = false;  // see order
-    dim c_rows_ = 0;        // rows of C per tap
+    bool by_rows_ = false;     // see order
+    bool neighbours_ = false;  // see order
+    dim c_rows_ = 0;           // rows of C per tap
     gradient_taps taps_;
     std::vector<dim> tap_patch_;  // kept taps: positions from the patch's start
     /// What a tap adds to the address of src, in bytes: in the tensor, packed as rows or as

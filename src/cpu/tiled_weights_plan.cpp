@@ -15,13 +15,14 @@ namespace {
 // A cut for many threads may take this much of one thread's time more than the coarsest.
 constexpr double dearest = 1.06;
 constexpr dim tile_target = 384 << 10;  // both packed operands of a tile
-constexpr dim least_sum = 192;          // positions of a tile of whole maps
+constexpr dim least_sum = 192;          // positions of a tile, if there are as many
 constexpr dim partials_most = 6 << 20;  // all parts together, unless one alone is larger
 constexpr dim block_channels = 512;     // at most
 
 /// Cheapest panel width for `rows` × `columns` of C, and its cost per position. Panels of a single
 /// vector load as often as they multiply, and are packed in pieces twice as small: 15 to 36 %
-/// slower than what their steps cost.
+/// slower than what their steps cost. A last panel that is narrower is packed and kept as a whole
+/// one: 128 columns as 48 + 48 + 32 took 1.03 to 1.08 times as long as in panels of 32 or 64.
 double best_panel(const kernel_set &k, dim rows, dim columns, int &vectors) {
     double best = 0;
     const dim all = div_up(columns, k.lanes);
@@ -29,9 +30,10 @@ double best_panel(const kernel_set &k, dim rows, dim columns, int &vectors) {
     for (int v = least; v <= k.max_vectors; ++v) {
         const dim pieces = div_up(rows, k.max_m[v]);
         const dim m = div_up(rows, pieces);
-        const double cost = static_cast<double>(pieces)
-                            * (static_cast<double>(all / v) * step_cost(k, m, v)
-                                + (all % v == 0 ? 0 : step_cost(k, m, all % v)));
+        const double whole = step_cost(k, m, v);
+        const double rest = all % v == 0 ? 0 : (step_cost(k, m, all % v) + whole) / 2;
+        const double cost =
+            static_cast<double>(pieces) * (static_cast<double>(all / v) * whole + rest);
         if (v == least || cost < best) best = cost, vectors = v;
     }
     return best;
@@ -107,8 +109,20 @@ void tiled_weights::choose_orientation() {
         c_rows_ = round_up_to(p_.oc, 16);
         return;
     }
-    const bool src_rows = best_panel(kernels_, p_.ic, p_.oc, v_src_rows)
-                          <= best_panel(kernels_, p_.oc, p_.ic, v_dst_rows);
+    // Columns that do not lie side by side in diff_weights are transposed when they leave: cycles,
+    // for each position, as panels are counted (1×1, 2,048 × 512 channels of 8 maps of 7×7: a tenth
+    // of the time).
+    constexpr double transposed = 2.5;
+    dim summed = p_.mb;
+    for (const axis_walk &axis : walk_) summed *= axis.longest;
+    const auto leaving = [&](dim column_stride) {
+        const bool straight = column_stride == 1 || taps_side_by_side(p_);
+        return straight
+                   ? 0
+                   : transposed * static_cast<double>(p_.ic * p_.oc) / static_cast<double>(summed);
+    };
+    const bool src_rows = best_panel(kernels_, p_.ic, p_.oc, v_src_rows) + leaving(p_.weights.o)
+                          <= best_panel(kernels_, p_.oc, p_.ic, v_dst_rows) + leaving(p_.weights.i);
     rows_ = side_of(src_rows, true);
     columns_ = side_of(!src_rows, false);
     vectors_ = src_rows ? v_src_rows : v_dst_rows;
@@ -125,6 +139,9 @@ void tiled_weights::choose_paths() {
                        && s->strides.c == 1 && 4 * pitch <= most_pitch
                        && (s->is_rows || s->channels % kernels_.lanes == 0);
     }
+    neighbours_ = kernels_.format == operand_format::dot2 && taps_.kept.size() == 1
+                  && p_.src.x[2] * walk_[2].in_step == 1 && p_.dst.x[2] == 1
+                  && !touches_padding(walk_[2], 0, walk_[2].longest);
 }
 
 void tiled_weights::set_blocks(dim rows, dim columns) {
@@ -143,12 +160,16 @@ dim tiled_weights::block_of(const side &s, dim blocks) const {
 void tiled_weights::choose_tile(dim bytes) {
     // A pair of positions takes 4 bytes in dot2 and amx, per part.
     const dim each = kernels_.format == operand_format::fma ? 4 : 2 * kernels_.parts;
+    // With more positions sums are fetched less often, which is worth more than operands that stay
+    // in the cache (f32, blocks of 512 × 512), unless each tap goes through them again (0.92 to
+    // 0.99 with 3×3). Tiles of a matrix engine: not.
+    const bool roomy = bytes >= tile_target, once = taps_.kept.size() == 1 && !kernels_.tiles();
+    const dim least = roomy && once ? least_sum : 8;
     cpu::choose_tile(
-        walk_, std::max<dim>(8, bytes / (each * (rows_.block + columns_.block))), tile_);
-    // Maps of few positions: with several of them sums are fetched less often, which is worth more
-    // than operands that stay in the cache.
+        walk_, std::max(least, bytes / (each * (rows_.block + columns_.block))), tile_);
+    // Maps of few positions: as many of them.
     const dim map = walk_[1].longest * walk_[2].longest;
-    if (bytes >= tile_target && 2 * map <= least_sum && tile_[1] * tile_[2] == map) {
+    if (roomy && 2 * map <= least_sum && tile_[1] * tile_[2] == map) {
         const dim maps = walk_[0].longest;
         tile_[0] = std::max(tile_[0], div_up(maps, std::max<dim>(1, maps * map / least_sum)));
     }

@@ -62,6 +62,11 @@ std::vector<problem> problems(pass what, data_type type) {
     add(few(1, 1, 70), one, make_axis(25, 11, 4, 1, 2, 2), make_axis(15, 11, 4, 1, 5, 5));
     // Many products for each of few positions: rows are cut.
     add(few(1, 40, 80), one, make_axis(12, 8, 4, 1, 2, 2), make_axis(96, 8, 4, 1, 2, 2));
+    // Long rows: positions between those that meet padding are read where they lie.
+    add(few(1, 3, 34), one, make_axis(6, 3, 2, 1, 1, 1), make_axis(121, 3, 2, 1, 1, 1));
+    add(few(2, 2, 40), one, make_axis(5, 3, 1, 1, 1, 1), make_axis(90, 5, 1, 1, 2, 2));
+    add(few(1, 3, 19), one, make_axis(4, 2, 1, 1, 0, 1), make_axis(140, 4, 3, 1, 6, 1));
+    add(groups(1, 3, 1, 20), one, make_axis(4, 3, 1, 1, 1, 1), make_axis(70, 3, 1, 1, 1, 1));
     add(few(1, 5, 3), make_axis(3, 2, 1, 2, 1, 1), make_axis(4, 3, 1, 2, 2, 2),
         make_axis(40, 3, 1, 1, 1, 1));
     add(few(1, 17, 35), one, one, make_axis(50, 2, 3, 1, 9, 8));  // pads beyond the kernel

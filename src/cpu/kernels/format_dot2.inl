@@ -108,11 +108,32 @@ struct F {
         const __mmask16 m = V::first(n);
         return seen(join(p != nullptr ? p + c : no_row, m, p2 != nullptr ? p2 + c : no_row, m), w);
     }
+    /// Whether whole_rows() can load rows whose positions are `xs` apart, pairs `partner`.
+    static bool loads_rows(dim partner, dim xs) { return xs == 1 || (xs == 2 && partner == 1); }
+    /// A vector of pairs of as many channels.
+    template <typename E>
+    [[gnu::always_inline]] static void whole_rows(const std::uint16_t *p, const std::uint16_t *p2,
+        dim cs, dim xs, V::vec (&rows)[V::lanes], watch &w) {
+        if (xs == 2) {
+#pragma GCC unroll 16
+            for (int i = 0; i < V::lanes; ++i) rows[i] = seen(_mm512_loadu_si512(p + i * cs), w);
+            return;
+        }
+#pragma GCC unroll 16
+        for (int i = 0; i < V::lanes; ++i) rows[i] = seen(join_whole(p + i * cs, p2 + i * cs), w);
+    }
     template <typename E>
     static V::vec positions_across(const std::uint16_t *row, dim lo, dim hi,
         const std::uint16_t *row2, dim lo2, dim hi2, dim xs, dim width, watch &w) {
         if (xs == 1 && width >= 16 && lo <= 0 && hi >= 16 && lo2 <= 0 && hi2 >= 16)
             return seen(join_whole(row, row2), w);
+        // Pairs as they lie; of the last one only a half may exist.
+        if (xs == 2 && row2 == row + 1 && lo <= 0 && lo2 <= 0) {
+            const dim all = (width < hi ? width : hi) + (width < hi2 ? width : hi2);
+            if (all >= 32) return seen(_mm512_loadu_si512(row), w);
+            return all <= 0 ? V::zero()
+                            : seen(_mm512_maskz_loadu_epi16((__mmask32{1} << all) - 1, row), w);
+        }
         const __mmask16 m = V::first(width);
         return seen(join(row, static_cast<__mmask16>(m & V::lanes_of(lo, hi)), row2,
                         static_cast<__mmask16>(m & V::lanes_of(lo2, hi2)), xs),

@@ -54,6 +54,18 @@ struct F {
         const typename E::type *p, const typename E::type *, dim c, dim n, V::watch &watch) {
         return p != nullptr ? some<E>(p + c, n, watch) : V::zero();
     }
+    /// Whether whole_rows() can load rows whose positions are `xs` apart.
+    static bool loads_rows(dim /*partner*/, dim xs) { return xs == 1; }
+    /// A vector of positions of as many channels.
+    template <typename E>
+    [[gnu::always_inline]] static void whole_rows(const typename E::type *p,
+        const typename E::type *, dim cs, dim, V::vec (&rows)[V::lanes], V::watch &watch) {
+#pragma GCC unroll 16
+        for (int i = 0; i < V::lanes; ++i) {
+            rows[i] = V::load_as<E>(p + i * cs);
+            watch.add(rows[i]);
+        }
+    }
     template <typename E>
     static V::vec positions_across(const typename E::type *row, dim lo, dim hi,
         const typename E::type *, dim, dim, dim xs, dim w, V::watch &watch) {

@@ -334,10 +334,25 @@ void position_columns(
     using T = typename E::type;
     const auto *in = static_cast<const T *>(p.in);
     const auto *in2 = pair.in != nullptr ? static_cast<const T *>(pair.in) : in;
+    // Positions whose rows are loaded as whole vectors, with nothing to ask for each.
+    const bool plain = F::loads_rows(in2 - in, p.xs);
+    const dim first = F::k_per_unit > 1 ? larger(p.lo, pair.lo) : p.lo;
+    const dim last = !plain              ? 0
+                     : F::k_per_unit > 1 ? smaller(p.count, smaller(p.hi, pair.hi))
+                                         : smaller(p.count, p.hi);
     for (dim c = 0; c < p.channels; c += V::lanes)
         for (dim x = 0; x < p.count; x += V::lanes) {
             const dim w = smaller(V::lanes, p.count - x);
             typename V::vec rows[V::lanes];
+            if (c + V::lanes <= p.channels && x >= first && x + V::lanes <= last) {
+                const dim at = c * p.cs + x * p.xs;
+                F::template whole_rows<E>(in + at, in2 + at, p.cs, p.xs, rows, watch);
+                V::transpose(rows);
+                char *out = p.out + c / block * panel_pitch + 4 * (x * block + c % block);
+#pragma GCC unroll 16
+                for (int i = 0; i < V::lanes; ++i) V::store(out + 4 * i * block, rows[i]);
+                continue;
+            }
 #pragma GCC unroll 16
             for (int i = 0; i < V::lanes; ++i) {
                 const dim row = (c + i) * p.cs + x * p.xs;
