@@ -64,6 +64,23 @@ struct shape {
     }
 };
 
+/// Elements along an axis that so many positions read.
+wide read_by(const conv::axis &a, wide positions) {
+    return (positions - 1) * a.stride + (a.kernel - 1) * a.dilation + 1;
+}
+/// Of what `positions` of a line read.
+wide box_bytes(const problem &p, wide positions) {
+    return read_by(p.x[0], 1) * read_by(p.x[1], 1) * read_by(p.x[2], positions) * p.ic
+           * static_cast<wide>(size_of(p.type));
+}
+/// Positions that are packed at once, in segments of nearly one length.
+wide segment_of(const problem &p) {
+    const wide width = p.x[2].dst;
+    wide segments = cover(width, columns_most_segment);
+    while (segments < width && box_bytes(p, cover(width, segments)) > columns_most_box) ++segments;
+    return cover(width, segments);
+}
+
 columns_args make_args(const problem &p, const shape &s) {
     columns_args a{};
     a.mb = p.mb;
@@ -79,6 +96,11 @@ columns_args make_args(const problem &p, const shape &s) {
     a.w_out = p.weights.o;
     a.w_in = p.weights.i;
     a.positions = positions_of(p);
+    a.lines = a.positions / p.x[2].dst;
+    a.segment = static_cast<int>(segment_of(p));
+    a.segments = static_cast<int>(cover(p.x[2].dst, a.segment));
+    for (std::size_t d = 0; d < 3; ++d)
+        a.box[d] = static_cast<int>(read_by(p.x[d], d == 2 ? a.segment : 1));
     a.terms = static_cast<int>(s.terms);
     a.padded = static_cast<int>(s.padded);
     a.channels_inside = p.src.c == 1 ? 1 : 0;
@@ -126,16 +148,17 @@ public:
 private:
     void run(const conv::buffers &data, void *workspace, const lane &on) const override {
         auto *const rows = static_cast<std::byte *>(workspace),
-                   *const weights = rows + shape_.rows_bytes, *const rest = weights + shape_.weights_bytes;
+                    *const weights = rows + shape_.rows_bytes,
+                    *const rest = weights + shape_.weights_bytes;
         const bool backward = is_backward(problem_);
         conv::buffers inner = data;
         inner.src = rows;
         inner.weights = weights;
         inner.prepared = nullptr;
-        if (!backward) launch(kernel::columns_f32, data.src, rows, pieces(), data, on);
+        if (!backward) launch(kernel::columns_f32, data.src, rows, packing_threads(), data, on);
         if (problem_.what != pass::backward_weights)
-            launch(kernel::columns_weights_f32, data.weights, weights,
-                problem_.oc * shape_.padded, data, on);
+            launch(kernel::columns_weights_f32, data.weights, weights, problem_.oc * shape_.padded,
+                data, on);
         static_cast<const plan &>(*product_).queue(inner, rest, on);
         if (backward)
             launch(kernel::columns_spread_f32, rows, data.src, results(), data, on);
@@ -156,13 +179,13 @@ private:
         bind(args.data.end, problem_, data);
         args.weights.src = data.src;
         args.weights.dst = data.dst;
-        on.launch(of_type(first, problem_.type), cover(threads, columns_threads), columns_threads,
-            &args);
+        on.launch(
+            of_type(first, problem_.type), cover(threads, columns_threads), columns_threads, &args);
     }
-    /// Of 16 bytes. Blocks list their terms first, and take several.
-    [[nodiscard]] wide pieces() const {
-        constexpr wide of_thread = 4;
-        return cover(shape_.rows_bytes, 16 * of_thread);
+    /// Blocks list their terms first, and take several segments.
+    [[nodiscard]] wide packing_threads() const {
+        constexpr wide most_blocks = 132 * 8;
+        return std::min<wide>(args_.lines * args_.segments, most_blocks) * columns_threads;
     }
     [[nodiscard]] wide results() const {
         wide all = problem_.mb * problem_.ic;
@@ -186,13 +209,15 @@ std::string refuse_columns(const problem &p) {
     if (taps_of(p) == 1) return "for more taps than one";
     const wide terms = taps_of(p) * p.ic;
     if (terms > columns_most_terms) return "more terms than a row takes";
-    if (positions_of(p) >= wide{1} << 31 || positions_of(p) * terms >= wide{1} << 40)
+    constexpr wide most = wide{1} << 31;
+    wide results = p.mb * p.ic;
+    for (const conv::axis &a : p.x) results *= a.src;
+    if (results >= most || positions_of(p) * terms >= most * 512 || p.oc * (terms + 8) >= most)
         return "too many positions";
-    for (const conv::axis &a : p.x) {
-        if (a.kernel * a.dilation >= 1 << 15) return "taps too far apart";
+    if (!is_backward(p) && box_bytes(p, 1) > columns_most_box) return "taps too far apart";
+    for (const conv::axis &a : p.x)
         if (is_backward(p) && (a.kernel > a.stride || a.dilation != 1))
             return "results that several positions share";
-    }
     if (is_backward(p)) {
         if (p.bias || p.add || p.accumulate || p.relu) return "stores nothing but the sum";
         if (p.oc < 3) return "fewer than 3 channels in a sum";  // as refuse_wgmma()

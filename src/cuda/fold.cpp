@@ -101,8 +101,8 @@ private:
 };
 
 constexpr std::uint32_t magic_of(wide length) {
-    return static_cast<std::uint32_t>((std::uint64_t{1} << 32) / static_cast<std::uint64_t>(length)
-                                      + 1);
+    return static_cast<std::uint32_t>(
+        (std::uint64_t{1} << 32) / static_cast<std::uint64_t>(length) + 1);
 }
 
 /// What is computed, and in which pieces.
@@ -177,8 +177,8 @@ private:
             const int own = fold_own(args.lines, args.slots, args.ring),
                       all = fold_common(
                           args.chunks * width, args.lines, is_split(p) ? 2 : 1, args.slots);
-            warpgroups = std::clamp((fold_most_shared - all) / own, 0,
-                fold_most_warpgroups(width, size_of(p.type)));
+            warpgroups = std::clamp(
+                (fold_most_shared - all) / own, 0, fold_most_warpgroups(width, size_of(p.type)));
             shared = all + own * warpgroups;
         }
         if (warpgroups == 0) refusal = "more weights or sums than shared memory holds";
@@ -191,9 +191,11 @@ private:
         for (wide n = 1; n <= args.cell_lines; ++n) {
             const wide lines = cover(args.cell_lines, n),
                        rounds = cover(images * cover(args.cell_lines, lines), at_once);
-            const wide of_item = cover(args.reach, fold_rows) + cover(lines * args.width, fold_rows);
+            const wide of_item =
+                cover(args.reach, fold_rows) + cover(lines * args.width, fold_rows);
             constexpr double start = 1;  // of a segment, in tiles
-            const double needs = static_cast<double>(rounds) * (static_cast<double>(of_item) + start);
+            const double needs =
+                static_cast<double>(rounds) * (static_cast<double>(of_item) + start);
             if (needs >= least) continue;
             least = needs;
             args.segment_lines = static_cast<int>(lines);
@@ -274,13 +276,14 @@ prediction predict_fold(
     made.workspace = s.input.bytes() + s.weights_bytes(p);
     // Cycles of a tile, of which a multiprocessor has one of each warpgroup under way: products and
     // sums in shared memory, which all share.
-    const double columns = s.args.columns,
-                 products = s.args.chunks * s.width * s.args.lines * (p.type == data_type::f32 ? 6 : 1);
-    const double of_tile = std::max(1500.0, s.warpgroups * (columns * 6 + s.args.slots * 20 + products));
+    const double columns = s.args.columns, products = s.args.chunks * s.width * s.args.lines
+                                                      * (p.type == data_type::f32 ? 6 : 1);
+    const double of_tile =
+        std::max(1500.0, s.warpgroups * (columns * 6 + s.args.slots * 20 + products));
     const double packing =
         s.input.direct() ? 0 : static_cast<double>(s.input.bytes()) * 3 / on.memory;
-    made.seconds = 8e-6 + packing
-                   + std::max(least_bytes(p) / on.memory, s.tiles * of_tile / nominal::clock);
+    made.seconds =
+        8e-6 + packing + std::max(least_bytes(p) / on.memory, s.tiles * of_tile / nominal::clock);
     return made;
 }
 

@@ -92,8 +92,7 @@ TEST(cuda_choice, every_algorithm_wins_somewhere) {
     problem planes16 = layer(pass::forward, 96, 1, 1, 56, 7, 1, data_layout::ncx);
     planes16.type = planes16.out_type = data_type::bf16;
     problem patches = layer(pass::forward, 1, 3, 96, 224, 4, 4);
-    const expectation all[] = {{"cuda.banded", planes16, hopper},
-        {"cuda.columns", patches, hopper},
+    const expectation all[] = {{"cuda.banded", planes16, hopper}, {"cuda.columns", patches, hopper},
         {"cuda.fold", layer(pass::backward_data, 1, 3, 64, 224, 7, 2), hopper},
         {"cuda.quads", layer(pass::forward, 96, 1, 1, 56, 3, 2), ampere},
         {"cuda.staged", layer(pass::forward, 96, 1, 1, 56, 7), hopper},

@@ -29,61 +29,90 @@ __device__ inline column_term find_term(const columns_args &q, int term) {
     return made;
 }
 
-/// What a term adds to a position's place, and where it is from there.
-struct __align__(16) term_place {
-    wide at;
-    short x[3], unused;
-};
+/// Copies what the positions of a segment read to shared memory, zeros for padding: [axes][channel]
+/// or [channel][axes]. `x`: where its first position reads from.
+template <typename T>
+__device__ inline void copy_box(const columns_args &q, T *box, const T *from, const int (&x)[3]) {
+    const int length = q.box[2] * (q.channels_inside != 0 ? static_cast<int>(q.channels) : 1),
+              rows =
+                  q.box[0] * q.box[1] * (q.channels_inside != 0 ? 1 : static_cast<int>(q.channels)),
+              lane = static_cast<int>(threadIdx.x) % 32;
+    const unsigned run = static_cast<unsigned>(length / q.box[2]);
+    for (int row = static_cast<int>(threadIdx.x) / 32; row < rows; row += threads / 32) {
+        const int y = row % q.box[1], z = row / q.box[1] % q.box[0], c = row / q.box[1] / q.box[0];
+        const bool inside = static_cast<unsigned>(x[0] + z) < static_cast<unsigned>(q.x[0].in)
+                            && static_cast<unsigned>(x[1] + y) < static_cast<unsigned>(q.x[1].in);
+        const T *const row_at =
+            from + (x[0] + z) * q.src_x[0] + (x[1] + y) * q.src_x[1] + c * q.src_c;
+        // Several loads at once, before any is waited for.
+        constexpr int batch = 4;
+        for (int first = lane; first < length; first += 32 * batch) {
+            T v[batch];
+#pragma unroll
+            for (int i = 0; i < batch; ++i) {
+                const int at = first + i * 32;
+                const int column = static_cast<int>(static_cast<unsigned>(at) / run);
+                round_to(v[i], 0.0f);
+                if (inside && at < length
+                    && static_cast<unsigned>(x[2] + column) < static_cast<unsigned>(q.x[2].in))
+                    v[i] = row_at[(x[2] + column) * q.src_x[2]
+                                  + (at - column * static_cast<int>(run)) * q.src_c];
+            }
+#pragma unroll
+            for (int i = 0; i < batch; ++i)
+                if (first + i * 32 < length) box[row * length + first + i * 32] = v[i];
+        }
+    }
+}
 
-/// Rows of what positions read, zeros for padding. A thread stores pieces of 16 bytes.
+/// Rows of what positions read. A block takes a segment of a line of them, a thread stores pieces
+/// of 16 bytes.
 template <typename T>
 __device__ void pack_rows(const columns_args &q) {
     constexpr int chunk = 16 / sizeof(T);
-    __shared__ term_place terms[columns_most_terms];
+    // Where the terms of a piece lie in the box, one after the other for neighbouring pieces.
+    __shared__ unsigned short places[columns_most_terms + 8];
+    extern __shared__ __align__(16) unsigned char shared_bytes[];
+    T *const box = reinterpret_cast<T *>(shared_bytes);
+    const int pieces = q.padded / chunk, channels = static_cast<int>(q.channels);
     for (int i = static_cast<int>(threadIdx.x); i < q.terms; i += threads) {
         const column_term term = find_term(q, i);
-        wide at = term.channel * q.src_c;
-        for (int d = 0; d < 3; ++d) {
-            const int x = term.tap[d] * static_cast<int>(q.x[d].dilation);
-            terms[i].x[d] = static_cast<short>(x);
-            at += x * q.src_x[d];
-        }
-        terms[i].at = at;
+        int at = q.channels_inside != 0 ? 0 : term.channel;
+        for (int d = 0; d < 3; ++d)
+            at = at * q.box[d] + term.tap[d] * static_cast<int>(q.x[d].dilation);
+        if (q.channels_inside != 0) at = at * channels + term.channel;
+        places[i % chunk * pieces + i / chunk] = static_cast<unsigned short>(at);
     }
-    __syncthreads();
-    const unsigned pieces = static_cast<unsigned>(q.padded / chunk);
-    const wide all = q.positions * pieces;
-    const int in[3] = {static_cast<int>(q.x[0].in), static_cast<int>(q.x[1].in),
-        static_cast<int>(q.x[2].in)};
-    for (wide i = static_cast<wide>(blockIdx.x) * threads + threadIdx.x; i < all;
-         i += static_cast<wide>(gridDim.x) * threads) {
-        unsigned rest = static_cast<unsigned>(i / pieces);
-        const int first = static_cast<int>(i - static_cast<wide>(rest) * pieces) * chunk;
+    const int step = static_cast<int>(q.x[2].stride) * (q.channels_inside != 0 ? channels : 1),
+              width = static_cast<int>(q.x[2].out);
+    for (unsigned i = blockIdx.x; i < static_cast<unsigned>(q.lines * q.segments); i += gridDim.x) {
+        const unsigned line = i / static_cast<unsigned>(q.segments);
+        const int first = static_cast<int>(i % static_cast<unsigned>(q.segments)) * q.segment,
+                  count = min(q.segment, width - first);
+        const unsigned height = static_cast<unsigned>(q.x[1].out),
+                       depth = static_cast<unsigned>(q.x[0].out);
+        const int y[3] = {
+            static_cast<int>(line / height % depth), static_cast<int>(line % height), first};
         int x[3];
-        wide at = 0;
+        for (int d = 0; d < 3; ++d)
+            x[d] = y[d] * static_cast<int>(q.x[d].stride) - static_cast<int>(q.x[d].pad);
+        __syncthreads();
+        copy_box(q, box, static_cast<const T *>(q.from) + line / height / depth * q.src_n, x);
+        __syncthreads();
+        T *const to = static_cast<T *>(q.to) + (static_cast<wide>(line) * width + first) * q.padded;
+        for (int k = static_cast<int>(threadIdx.x); k < count * pieces; k += threads) {
+            const int position = static_cast<int>(
+                          static_cast<unsigned>(k) / static_cast<unsigned>(pieces)),
+                      piece = k - position * pieces;
+            const T *const at = box + position * step;
+            __align__(16) T v[chunk];
 #pragma unroll
-        for (int d = 2; d >= 0; --d) {
-            const unsigned length = static_cast<unsigned>(q.x[d].out);
-            const unsigned y = length == 1 ? 0 : rest % length;
-            if (length != 1) rest /= length;
-            x[d] = static_cast<int>(y) * static_cast<int>(q.x[d].stride)
-                   - static_cast<int>(q.x[d].pad);
-            at += x[d] * q.src_x[d];
+            for (int e = 0; e < chunk; ++e) {
+                round_to(v[e], 0.0f);
+                if (piece * chunk + e < q.terms) v[e] = at[places[e * pieces + piece]];
+            }
+            *reinterpret_cast<uint4 *>(to + k * chunk) = *reinterpret_cast<const uint4 *>(v);
         }
-        const T *const from = static_cast<const T *>(q.from) + rest * q.src_n + at;
-        __align__(16) T piece[chunk];
-#pragma unroll
-        for (int k = 0; k < chunk; ++k) {
-            round_to(piece[k], 0.0f);
-            if (first + k >= q.terms) continue;
-            const term_place term = terms[first + k];
-            if (static_cast<unsigned>(x[0] + term.x[0]) < static_cast<unsigned>(in[0])
-                && static_cast<unsigned>(x[1] + term.x[1]) < static_cast<unsigned>(in[1])
-                && static_cast<unsigned>(x[2] + term.x[2]) < static_cast<unsigned>(in[2]))
-                piece[k] = from[term.at];
-        }
-        *reinterpret_cast<uint4 *>(static_cast<T *>(q.to) + i * chunk) =
-            *reinterpret_cast<const uint4 *>(piece);
     }
 }
 
@@ -103,8 +132,7 @@ __device__ void pack_row_weights(const columns_args &q) {
         const int term = static_cast<int>(i % q.padded);
         T v;
         round_to(v, 0.0f);
-        if (term < q.terms)
-            v = static_cast<const T *>(q.from)[find_weight(q, i / q.padded, term)];
+        if (term < q.terms) v = static_cast<const T *>(q.from)[find_weight(q, i / q.padded, term)];
         static_cast<T *>(q.to)[i] = v;
     }
 }
@@ -203,23 +231,25 @@ __device__ void store_row_weights(const columns_args &q) {
 /// Rows of results of positions that share none to a tensor; zeros where there is no result.
 template <typename T>
 __device__ void spread_rows(const columns_args &q) {
-    const wide lengths[4] = {q.channels, q.x[0].in, q.x[1].in, q.x[2].in};
-    wide all = q.mb;
-    for (const wide length : lengths) all *= length;
-    for (wide i = static_cast<wide>(blockIdx.x) * threads + threadIdx.x; i < all;
-         i += static_cast<wide>(gridDim.x) * threads) {
+    const unsigned channels = static_cast<unsigned>(q.channels),
+                   lengths[3] = {static_cast<unsigned>(q.x[0].in), static_cast<unsigned>(q.x[1].in),
+                       static_cast<unsigned>(q.x[2].in)},
+                   all = static_cast<unsigned>(q.mb) * channels * lengths[0] * lengths[1]
+                         * lengths[2];
+    for (unsigned i = blockIdx.x * threads + threadIdx.x; i < all; i += gridDim.x * threads) {
         // As the tensor lies: channels fastest, or slowest.
-        wide rest = i, channel = 0, to = 0, row = 0;
+        unsigned rest = i, channel = 0;
+        if (q.channels_inside != 0) {
+            channel = rest % channels;
+            rest /= channels;
+        }
+        wide to = 0;
         int tap[3], y[3];
         bool there = true;
-        if (q.channels_inside != 0) {
-            channel = rest % q.channels;
-            rest /= q.channels;
-        }
+#pragma unroll
         for (int d = 2; d >= 0; --d) {
-            const unsigned length = static_cast<unsigned>(q.x[d].in);
-            const unsigned x = static_cast<unsigned>(rest % length);
-            rest /= length;
+            const unsigned x = lengths[d] == 1 ? 0 : rest % lengths[d];
+            if (lengths[d] != 1) rest /= lengths[d];
             const int padded = static_cast<int>(x) + static_cast<int>(q.x[d].pad),
                       stride = static_cast<int>(q.x[d].stride);
             y[d] = padded / stride;
@@ -228,24 +258,26 @@ __device__ void spread_rows(const columns_args &q) {
             to += x * q.src_x[d];
         }
         if (q.channels_inside == 0) {
-            channel = rest % q.channels;
-            rest /= q.channels;
+            channel = rest % channels;
+            rest /= channels;
         }
-        to += rest * q.src_n + channel * q.src_c;
         T v;
         round_to(v, 0.0f);
         if (there) {
-            wide term = 0;
-            row = rest;
+            int term = 0, taps = 1;
+            wide row = rest;
             for (int d = 0; d < 3; ++d) {
+                const int kernel = static_cast<int>(q.x[d].kernel);
                 row = row * q.x[d].out + y[d];
-                term = term * q.x[d].kernel + tap[d];
+                term = term * kernel + tap[d];
+                taps *= kernel;
             }
-            const wide taps = q.x[0].kernel * q.x[1].kernel * q.x[2].kernel;
-            term = q.channels_inside != 0 ? term * q.channels + channel : channel * taps + term;
+            term = q.channels_inside != 0
+                       ? term * static_cast<int>(channels) + static_cast<int>(channel)
+                       : static_cast<int>(channel) * taps + term;
             v = static_cast<const T *>(q.from)[row * q.padded + term];
         }
-        static_cast<T *>(q.to)[to] = v;
+        static_cast<T *>(q.to)[to + rest * q.src_n + channel * q.src_c] = v;
     }
 }
 

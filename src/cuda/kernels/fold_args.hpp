@@ -36,14 +36,14 @@ struct fold_args {
     std::int32_t channels_inside;  // slots of neighbouring channels are neighbours
     std::int32_t width, height;
     std::uint32_t width_magic, height_magic;
-    std::int32_t cells[3];                // that have results
-    std::int32_t cell_lines;              // of an image
-    std::int32_t segments, segment_lines; // that an image is cut into
+    std::int32_t cells[3];                 // that have results
+    std::int32_t cell_lines;               // of an image
+    std::int32_t segments, segment_lines;  // that an image is cut into
     std::int32_t items;
     std::int32_t move_min, reach;  // of taps, in cells
     std::int32_t ring;             // cells, a power of two
     std::int32_t plain;            // nothing but the sum is stored
-    std::uint64_t meet;            // a bit for each group of columns that others must be done before
+    std::uint64_t meet;  // a bit for each group of columns that others must be done before
     std::uint16_t order[fold_most_columns];  // tap · channels + channel of each column
 };
 

@@ -279,7 +279,8 @@ __device__ void fold_weights(const fold_weights_args &a) {
         const int column = i / a.fold.padded, c = i % a.fold.padded;
         T v;
         round_to(v, 0.0f);
-        if (column < a.fold.columns && a.fold.order[column] != fold_no_column && c < p.in_channels) {
+        if (column < a.fold.columns && a.fold.order[column] != fold_no_column
+            && c < p.in_channels) {
             wide at = c * p.w_in + a.fold.order[column] % channels * p.w_out;
             for (int d = 2, tap = a.fold.order[column] / channels; d >= 0; --d) {
                 at += tap % static_cast<int>(p.x[d].kernel) * p.w_tap[d];

@@ -1,12 +1,13 @@
 // Data gradients to few channels on Hopper's tensor cores: every position of diff_dst is multiplied
 // by all taps at once, and what comes out is folded into the results.
 //
-// Positions lie in lines; a tap sends the products of position f to cell f + moved, and a cell has a
-// slot for each remainder modulo the stride and each channel. A warpgroup walks down a segment of an
-// image, 64 positions at a time: products of all columns (a tap and a channel), added to a ring of
-// sums in shared memory, from which cells are stored that no later position reaches. Columns come in
-// groups of eight different slots, so that all threads add at once; the order of sums is fixed. What
-// is read is read once, and no tap is multiplied by zeros between the positions of a stride.
+// Positions lie in lines; a tap sends the products of position f to cell f + moved, and a cell has
+// a slot for each remainder modulo the stride and each channel. A warpgroup walks down a segment of
+// an image, 64 positions at a time: products of all columns (a tap and a channel), added to a ring
+// of sums in shared memory, from which cells are stored that no later position reaches. Columns
+// come in groups of eight different slots, so that all threads add at once; the order of sums is
+// fixed. What is read is read once, and no tap is multiplied by zeros between the positions of a
+// stride.
 #include "bulk.cuh"
 #include "fold_args.hpp"
 #include "implicit.cuh"
@@ -98,7 +99,8 @@ __device__ inline void copy_positions(const fold_args &q, int image, int first, 
     for (int i = 0; i < rows / 16; ++i) {
         const int row = t / 8 + i * 16, at = first + row;
         const fold_place f(q, max(at, 0));
-        const bool there = at >= 0 && f.x[0] < p.x[0].in && f.x[1] < p.x[1].in && f.x[2] < p.x[2].in;
+        const bool there =
+            at >= 0 && f.x[0] < p.x[0].in && f.x[1] < p.x[1].in && f.x[2] < p.x[2].in;
         const char *from = static_cast<const char *>(q.in);
         if (there)
             from += (image * q.in_n + f.x[0] * q.in_x[0] + f.x[1] * q.in_x[1] + f.x[2] * q.in_x[2]
@@ -118,7 +120,8 @@ __device__ inline void copy_positions(const fold_args &q, int image, int first, 
 template <typename T, int N>
 __device__ inline void copy_weights(const fold_args &q, unsigned to, int parts) {
     const int of_part = q.chunks * q.lines * N * 8;
-    for (int i = static_cast<int>(threadIdx.x); i < of_part * parts; i += static_cast<int>(blockDim.x)) {
+    for (int i = static_cast<int>(threadIdx.x); i < of_part * parts;
+         i += static_cast<int>(blockDim.x)) {
         const int part = i / of_part, rest = i % of_part, piece = rest % 8, row = rest / 8 % N,
                   block = rest / 8 / N, l = block % q.lines, chunk = block / q.lines;
         const T *const from = static_cast<const T *>(q.weights) + part * q.small
@@ -135,13 +138,14 @@ __device__ inline void copy_weights(const fold_args &q, unsigned to, int parts) 
 
 /// The products of 64 positions and N columns.
 template <typename T, int N, bool Exact>
-__device__ inline void multiply_chunk(const fold_args &q, float (&sum)[N / 2], unsigned positions,
-    unsigned weights, unsigned small) {
+__device__ inline void multiply_chunk(
+    const fold_args &q, float (&sum)[N / 2], unsigned positions, unsigned weights, unsigned small) {
 #pragma unroll
     for (int i = 0; i < N / 2; ++i) sum[i] = 0;
     if constexpr (sizeof(T) == 2) {
         for (int l = 0; l < q.lines; ++l) {
-            const std::uint64_t a = wgmma::describe(positions + static_cast<unsigned>(l * rows) * line),
+            const std::uint64_t a = wgmma::describe(
+                                    positions + static_cast<unsigned>(l * rows) * line),
                                 b = wgmma::describe(weights + static_cast<unsigned>(l * N) * line);
             wgmma::fence();
 #pragma unroll
@@ -155,13 +159,15 @@ __device__ inline void multiply_chunk(const fold_args &q, float (&sum)[N / 2], u
         const int lane = static_cast<int>(threadIdx.x) % 32,
                   warp = static_cast<int>(threadIdx.x) / 32 % 4;
         const unsigned a_at =
-            positions + static_cast<unsigned>(warp * 16 + (lane & 7) + ((lane >> 3) & 1) * 8) * line;
+            positions
+            + static_cast<unsigned>(warp * 16 + (lane & 7) + ((lane >> 3) & 1) * 8) * line;
         for (int l = 0; l < q.lines; ++l) {
             unsigned terms[4][4];
 #pragma unroll
             for (int k = 0; k < 4; ++k)
-                load_matrices(a_at + static_cast<unsigned>(l * rows) * line
-                                  + static_cast<unsigned>(((2 * k + (lane >> 4)) ^ (lane & 7)) << 4),
+                load_matrices(
+                    a_at + static_cast<unsigned>(l * rows) * line
+                        + static_cast<unsigned>(((2 * k + (lane >> 4)) ^ (lane & 7)) << 4),
                     terms[k]);
             const unsigned b = static_cast<unsigned>(l * N) * line;
             wgmma::add_tf32<N, Exact>(sum, terms, weights + b, small + b, [] {});
@@ -198,8 +204,8 @@ __device__ inline void fold_chunk(const fold_args &q, const float (&sum)[N / 2],
 
 /// One result with care, bias and all.
 template <typename T>
-__device__ __noinline__ void finish_slot(
-    const fold_args &q, const slot_place &slot, const fold_place &cell, int image, wide at, float v) {
+__device__ __noinline__ void finish_slot(const fold_args &q, const slot_place &slot,
+    const fold_place &cell, int image, wide at, float v) {
     const data_args &p = q.data;
     if (!is_finite(v)) {
         axis_phase<int> phase[3];
@@ -256,17 +262,20 @@ __device__ void fold_data(const fold_args &q) {
         (static_cast<unsigned>(__cvta_generic_to_shared(shared_bytes)) + 1023U) & ~1023U;
     const unsigned part = static_cast<unsigned>(q.chunks * q.lines * N) * line,
                    own = static_cast<unsigned>(fold_own(q.lines, q.slots, q.ring));
-    const int which = static_cast<int>(threadIdx.x) / 128, warpgroups = static_cast<int>(blockDim.x) / 128;
+    const int which = static_cast<int>(threadIdx.x) / 128,
+              warpgroups = static_cast<int>(blockDim.x) / 128;
     const unsigned mine = weights + part * (exact ? 2 : 1) + own * static_cast<unsigned>(which),
                    stage_bytes = static_cast<unsigned>(q.lines * rows) * line,
-                   tables = weights + part * (exact ? 2 : 1) + own * static_cast<unsigned>(warpgroups);
+                   tables =
+                       weights + part * (exact ? 2 : 1) + own * static_cast<unsigned>(warpgroups);
     float *const ring =
         static_cast<float *>(__cvta_shared_to_generic(mine + fold_stages * stage_bytes));
     slot_place *const slots = static_cast<slot_place *>(__cvta_shared_to_generic(tables));
     column_place *const columns = reinterpret_cast<column_place *>(slots + q.slots);
     for (int i = static_cast<int>(threadIdx.x); i < q.slots; i += static_cast<int>(blockDim.x))
         slots[i] = find_slot(q, i);
-    for (int i = static_cast<int>(threadIdx.x); i < fold_most_columns; i += static_cast<int>(blockDim.x))
+    for (int i = static_cast<int>(threadIdx.x); i < fold_most_columns;
+         i += static_cast<int>(blockDim.x))
         columns[i] = find_column(q, i);
     copy_weights<T, N>(q, weights, exact ? 2 : 1);
     wgmma::publish();
@@ -308,8 +317,7 @@ __device__ void fold_data(const fold_args &q) {
 }  // namespace code
 
 #define CONVGRAD_FOLD(name, T, n, fast)                                                            \
-    extern "C" __global__ void __launch_bounds__(                                             \
-        128 * fold_most_warpgroups(n, sizeof(T)), 1)                                               \
+    extern "C" __global__ void __launch_bounds__(128 * fold_most_warpgroups(n, sizeof(T)), 1)      \
         name(const __grid_constant__ fold_args p) {                                                \
         CONVGRAD_BODY(fold_data<T, n, fast>(p);)                                                   \
     }
