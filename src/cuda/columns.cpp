@@ -207,6 +207,7 @@ std::string refuse_columns(const problem &p) {
     if (has_empty_tensor(p)) return "an empty tensor";
     if (p.groups != 1) return "for one group";
     if (taps_of(p) == 1) return "for more taps than one";
+    if (p.diff_bias == conv::bias_gradient::from_src) return "sums no channels of src";
     const wide terms = taps_of(p) * p.ic;
     if (terms > columns_most_terms) return "more terms than a row takes";
     constexpr wide most = wide{1} << 31;

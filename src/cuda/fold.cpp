@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cstdint>
 #include <vector>
 
 #include "cuda/bulk.hpp"
@@ -54,7 +55,9 @@ public:
             }
             const int channel = column % channels;
             slot = to.channels_inside != 0 ? slot * channels + channel : channel * slots + slot;
-            left[static_cast<std::size_t>(slot)].push_back(column);
+            slot -= to.first_slot;
+            if (slot >= 0 && slot < to.slots)
+                left[static_cast<std::size_t>(slot)].push_back(column);
         }
         std::vector<bool> used(left.size(), false);
         for (;;) {
@@ -105,18 +108,18 @@ constexpr std::uint32_t magic_of(wide length) {
         (std::uint64_t{1} << 32) / static_cast<std::uint64_t>(length) + 1);
 }
 
-/// What is computed, and in which pieces.
+/// What is computed, and in which pieces: one of so many parts of each cell's results.
 struct shape {
-    operand input;
     fold_args args{};
     int width = 32;  // columns of a product
     int warpgroups = 0, shared = 0;
     double tiles = 0;  // of 64 positions, one after the other
     std::string refusal;
 
-    explicit shape(const problem &p) : input(p, false) {
+    shape(const problem &p, const operand &input, wide part, wide parts) {
         const fold_axis axes[3] = {fold_axis(p.x[0]), fold_axis(p.x[1]), fold_axis(p.x[2])};
-        find_cells(p, axes);
+        find_slots(p, part, parts);
+        if (refusal.empty()) find_cells(axes);
         if (!refusal.empty()) return;
         if (!column_order(p, args).fits) {
             refusal = "more weights of a position than a product takes";
@@ -138,13 +141,28 @@ struct shape {
     }
 
 private:
-    void find_cells(const problem &p, const fold_axis (&axes)[3]) {
-        wide slots = p.ic, lines = 0, end = 0;
-        for (const conv::axis &a : p.x) slots *= a.stride;
-        if (slots > fold_most_slots || taps_of(p) * p.ic > fold_most_columns) {
-            refusal = "more results of a position, or weights, than sums have room for";
-            return;
-        }
+    void find_slots(const problem &p, wide part, wide parts) {
+        args.channels_inside = p.src.c == 1 ? 1 : 0;
+        const wide run = p.x[2].stride * (args.channels_inside != 0 ? p.ic : 1);
+        wide all = p.ic;
+        for (const conv::axis &a : p.x) all *= a.stride;
+        const wide slots = cover(all / run, parts) * run, first = part * slots;
+        args.first_slot = static_cast<int>(first);
+        args.slots = static_cast<int>(std::min(slots, all - first));
+        args.run = static_cast<int>(run);
+        args.run_magic = run == 1 ? 0 : magic_of(run);
+        args.pairs = run % 2 == 0 && p.src.x[2] == run / p.x[2].stride && p.src.n % 2 == 0
+                             && p.src.x[0] % 2 == 0 && p.src.x[1] % 2 == 0
+                             && (args.channels_inside != 0 || p.src.c % 2 == 0)
+                         ? 1
+                         : 0;
+        if (first >= all)
+            refusal = "fewer results than parts of them";
+        else if (args.slots > fold_most_slots)
+            refusal = "more results of a position than sums have room for";
+    }
+    void find_cells(const fold_axis (&axes)[3]) {
+        wide lines = 0, end = 0;
         const wide plane = axes[1].length * axes[2].length;
         const auto moved = [&](wide fold_axis::*which) {
             return axes[0].*which * plane + axes[1].*which * axes[2].length + axes[2].*which;
@@ -158,8 +176,6 @@ private:
             refusal = "taps or lines too far apart";
             return;
         }
-        args.slots = static_cast<int>(slots);
-        args.channels_inside = p.src.c == 1 ? 1 : 0;
         args.width = static_cast<int>(axes[2].length);
         args.height = static_cast<int>(axes[1].length);
         args.width_magic = magic_of(axes[2].length);
@@ -213,47 +229,87 @@ kernel kernel_for(const problem &p, int width) {
     return of_type(width == 32 ? kernel::fold_n32_f32 : kernel::fold_n64_f32, p.type);
 }
 
+/// All parts of a cell's results: as few as have room.
+struct parts_of_cells {
+    operand input;
+    std::vector<shape> parts;
+    std::string refusal;
+
+    explicit parts_of_cells(const problem &p) : input(p, false) {
+        constexpr wide most_parts = 4, most_taps = 1024, most_slots = fold_most_slots * most_parts;
+        wide slots = p.ic;
+        for (const conv::axis &a : p.x) slots = std::min(slots * a.stride, most_slots + 1);
+        if (slots > most_slots || taps_of(p) * p.ic > most_taps) {
+            refusal = "more results of a position, or weights, than sums have room for";
+            return;
+        }
+        for (wide n = 1; n <= most_parts; ++n) {
+            parts.clear();
+            refusal.clear();
+            for (wide i = 0; i < n; ++i) {
+                parts.emplace_back(p, input, i, n);
+                if (!parts.back().refusal.empty()) refusal = parts.back().refusal;
+            }
+            if (refusal.empty()) return;
+        }
+    }
+    [[nodiscard]] std::size_t workspace(const problem &p) const {
+        std::size_t all = input.bytes();
+        for (const shape &s : parts) all += s.weights_bytes(p);
+        return all;
+    }
+};
+
 class fold_plan final : public plan {
 public:
     fold_plan(
         std::string_view name, const problem &p, const architecture &on, const prediction &made)
-        : problem_(p), shape_(p) {
-        fold_args &a = shape_.args;
-        a.data = make_data_args(p, fold_rows, 1);
-        a.plain = p.bias || p.add || p.accumulate || p.relu ? 0 : 1;
+        : problem_(p), cells_(p) {
+        for (shape &s : cells_.parts) {
+            s.args.data = make_data_args(p, fold_rows, 1);
+            s.args.plain = p.bias || p.add || p.accumulate || p.relu ? 0 : 1;
+        }
         set_facts(
             name, on, made, is_fast(p) ? engines::accuracy::fast : engines::accuracy::accurate);
     }
     [[nodiscard]] std::string describe() const override {
-        const fold_args &a = shape_.args;
+        const fold_args &a = cells_.parts[0].args;
         return std::to_string(a.columns) + " columns into " + std::to_string(a.slots)
                + " results of a position, " + std::to_string(a.items) + " segments of "
                + std::to_string(a.segment_lines) + " lines"
-               + (shape_.input.direct() ? "" : ", input packed first");
+               + (cells_.parts.size() > 1
+                       ? ", one of " + std::to_string(cells_.parts.size()) + " parts"
+                       : "")
+               + (cells_.input.direct() ? "" : ", input packed first");
     }
 
 private:
     void run(const conv::buffers &data, void *workspace, const lane &on) const override {
-        fold_args args = shape_.args;
-        args.data.in = data.dst;
-        args.data.weights = data.weights;
-        bind(args.data.end, problem_, data);
         auto *const room = static_cast<std::byte *>(workspace);
-        const operand::place in = shape_.input.read(data.dst, room, on);
-        args.in = in.data;
-        args.in_n = in.strides.n;
-        std::copy_n(in.strides.x, 3, args.in_x);
-        args.weights = room + shape_.input.bytes();
-        const fold_weights_args pack{
-            args, data.weights, room + shape_.input.bytes(), args.chunks * shape_.width};
-        on.launch(of_type(kernel::fold_weights_f32, problem_.type),
-            cover(wide{pack.rows} * args.padded, pack_threads), pack_threads, &pack);
-        on.launch(kernel_for(problem_, shape_.width), cover(args.items, shape_.warpgroups),
-            128 * shape_.warpgroups, &args, static_cast<std::size_t>(shape_.shared));
+        const operand::place in = cells_.input.read(data.dst, room, on);
+        std::byte *weights = room + cells_.input.bytes();
+        for (const shape &s : cells_.parts) {
+            fold_args args = s.args;
+            args.data.in = data.dst;
+            args.data.weights = data.weights;
+            bind(args.data.end, problem_, data);
+            args.in = in.data;
+            args.in_n = in.strides.n;
+            std::copy_n(in.strides.x, 3, args.in_x);
+            args.weights = weights;
+            const auto out = reinterpret_cast<std::uintptr_t>(args.data.end.out);
+            if (out % (2 * size_of(problem_.type)) != 0) args.pairs = 0;
+            const fold_weights_args pack{args, data.weights, weights, args.chunks * s.width};
+            on.launch(of_type(kernel::fold_weights_f32, problem_.type),
+                cover(wide{pack.rows} * args.padded, pack_threads), pack_threads, &pack);
+            on.launch(kernel_for(problem_, s.width), cover(args.items, s.warpgroups),
+                128 * s.warpgroups, &args, static_cast<std::size_t>(s.shared));
+            weights += s.weights_bytes(problem_);
+        }
     }
 
     problem problem_;
-    shape shape_;
+    parts_of_cells cells_;
 };
 
 }  // namespace
@@ -266,24 +322,26 @@ std::string refuse_fold(const problem &p) {
     // As refuse_wgmma().
     constexpr wide shortest = 3;
     if (p.oc < shortest) return "fewer than 3 channels in a sum";
-    return shape(p).refusal;
+    return parts_of_cells(p).refusal;
 }
 
 prediction predict_fold(
     const problem &p, const architecture &on, const engines::plan_limits & /*limits*/) {
-    const shape s(p);
+    const parts_of_cells cells(p);
     prediction made;
-    made.workspace = s.input.bytes() + s.weights_bytes(p);
-    // Cycles of a tile, of which a multiprocessor has one of each warpgroup under way: products and
-    // sums in shared memory, which all share.
-    const double columns = s.args.columns, products = s.args.chunks * s.width * s.args.lines
-                                                      * (p.type == data_type::f32 ? 6 : 1);
-    const double of_tile =
-        std::max(1500.0, s.warpgroups * (columns * 6 + s.args.slots * 20 + products));
-    const double packing =
-        s.input.direct() ? 0 : static_cast<double>(s.input.bytes()) * 3 / on.memory;
-    made.seconds =
-        8e-6 + packing + std::max(least_bytes(p) / on.memory, s.tiles * of_tile / nominal::clock);
+    made.workspace = cells.workspace(p);
+    const operand &input = cells.input;
+    made.seconds = 4e-6 + (input.direct() ? 0 : static_cast<double>(input.bytes()) * 3 / on.memory);
+    for (const shape &s : cells.parts) {
+        // Cycles of a tile, of which a multiprocessor has one of each warpgroup under way: products
+        // and sums in shared memory, which all share.
+        const double columns = s.args.columns, products = s.args.chunks * s.width * s.args.lines
+                                                          * (p.type == data_type::f32 ? 6 : 1);
+        const double of_tile =
+            std::max(4000.0, s.warpgroups * (columns * 6 + s.args.slots * 20 + products));
+        made.seconds +=
+            4e-6 + std::max(least_bytes(p) / on.memory, s.tiles * of_tile / nominal::clock);
+    }
     return made;
 }
 

@@ -27,13 +27,16 @@ struct fold_args {
     data_args data;  // the problem as it is
     const void *in;  // channels next to each other
     const void *weights;
-    wide in_n, in_x[3];            // strides
-    wide small;                    // of packed weights: from large to small parts
-    std::int32_t pieces, lines;    // of 16 and 128 bytes, that hold a position's channels
-    std::int32_t padded;           // channels of packed weights: whole lines
-    std::int32_t columns, chunks;  // weights of a position, in groups of eight; products of them
-    std::int32_t slots;            // results of a cell
-    std::int32_t channels_inside;  // slots of neighbouring channels are neighbours
+    wide in_n, in_x[3];              // strides
+    wide small;                      // of packed weights: from large to small parts
+    std::int32_t pieces, lines;      // of 16 and 128 bytes, that hold a position's channels
+    std::int32_t padded;             // channels of packed weights: whole lines
+    std::int32_t columns, chunks;    // weights of a position, in groups of eight; products of them
+    std::int32_t first_slot, slots;  // results of a cell
+    std::int32_t channels_inside;    // slots of neighbouring channels are neighbours
+    std::int32_t run;                // slots that are neighbours in the output, from cell to cell
+    std::uint32_t run_magic;
+    std::int32_t pairs;  // two of them may be stored at once
     std::int32_t width, height;
     std::uint32_t width_magic, height_magic;
     std::int32_t cells[3];                 // that have results
@@ -61,8 +64,9 @@ constexpr int fold_common(int columns, int lines, int copies, int slots) {
     return columns * lines * 128 * copies + fold_most_columns * 8 + slots * 16 + 1024;
 }
 CONVGRAD_ANYWHERE constexpr int fold_own(int lines, int slots, int ring) {
-    return (fold_stages * lines * fold_rows * 128 + slots * fold_slot_pitch(ring) * 4 + 1023) / 1024
-           * 1024;
+    return (fold_stages * lines * fold_rows * 128 + slots * fold_slot_pitch(ring) * 4
+               + fold_rows * 16 + 1023)
+           / 1024 * 1024;
 }
 
 /// Weights as columns of a fold: [part][column][channel], zeros where there is none.

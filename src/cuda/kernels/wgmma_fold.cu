@@ -20,8 +20,8 @@ inline namespace code {  // named: nvcc makes names of unnamed ones from the fol
 [[maybe_unused]] constexpr unsigned line = 128;
 [[maybe_unused]] constexpr int rows = fold_rows;
 
-/// Where a column's products go: cells from a position's own one, and the slot's place in the ring
-/// (below 0: nowhere).
+/// Where a column's products go: bytes from a position's own cell, and of the slot's place in the
+/// ring (below 0: nowhere).
 struct __align__(8) column_place {
     int moved, slot;
 };
@@ -31,11 +31,26 @@ struct __align__(16) slot_place {
     short rest[3];
     short channel;
 };
+/// Where a cell's results go.
+struct __align__(16) cell_place {
+    wide at;    // below 0: nowhere
+    int whole;  // has as many results as there are slots
+};
+
+__device__ inline float load_sum(unsigned at) {
+    float v;
+    asm volatile("ld.shared.f32 %0, [%1];" : "=f"(v) : "r"(at));
+    return v;
+}
+__device__ inline void store_sum(unsigned at, float v) {
+    asm volatile("st.shared.f32 [%0], %1;" ::"r"(at), "f"(v) : "memory");
+}
 
 __device__ inline slot_place find_slot(const fold_args &q, int slot) {
     const data_args &p = q.data;
     const int channels = static_cast<int>(p.out_channels);
     slot_place made;
+    slot += q.first_slot;
     if (q.channels_inside != 0) {
         made.channel = static_cast<short>(slot % channels);
         slot /= channels;
@@ -66,7 +81,7 @@ __device__ inline column_place find_column(const fold_args &q, int column) {
         slots *= static_cast<int>(p.x[d].stride);
     }
     slot = q.channels_inside != 0 ? slot * channels + channel : channel * slots + slot;
-    return {moved, slot * fold_slot_pitch(q.ring)};
+    return {moved * 4, (slot - q.first_slot) * fold_slot_pitch(q.ring) * 4};
 }
 
 /// One of an image's segments.
@@ -177,36 +192,45 @@ __device__ inline void multiply_chunk(
 
 /// Adds the products of a chunk to the ring.
 template <int N>
-__device__ inline void fold_chunk(const fold_args &q, const float (&sum)[N / 2], float *ring,
+__device__ inline void fold_chunk(const fold_args &q, const float (&sum)[N / 2], unsigned ring,
     const column_place *columns, int first_group, int first_cell, int which) {
     const int lane = static_cast<int>(threadIdx.x) % 32,
               warp = static_cast<int>(threadIdx.x) / 32 % 4,
-              cell = first_cell + warp * 16 + lane / 4, mask = q.ring - 1;
+              cell = (first_cell + warp * 16 + lane / 4) * 4, mask = q.ring * 4 - 1;
 #pragma unroll
     for (int j = 0; j < N / 8; ++j) {
         if ((first_group + j) * fold_group >= q.columns) break;
         if ((q.meet >> (first_group + j) & 1) != 0) bulk::meet(which);
         const int4 two = *reinterpret_cast<const int4 *>(
             columns + (first_group + j) * fold_group + lane % 4 * 2);
-        float *const at[4] = {ring + two.y + ((cell + two.x) & mask),
-            ring + two.w + ((cell + two.z) & mask), ring + two.y + ((cell + 8 + two.x) & mask),
-            ring + two.w + ((cell + 8 + two.z) & mask)};
+        const int slot[2] = {two.y, two.w}, moved[2] = {cell + two.x, cell + two.z};
+        unsigned at[4];
         float v[4];
-        const bool there[2] = {two.y >= 0, two.w >= 0};
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+            at[i] =
+                ring + static_cast<unsigned>(slot[i % 2] + ((moved[i % 2] + i / 2 * 32) & mask));
+            if (slot[i % 2] >= 0) v[i] = load_sum(at[i]);
+        }
 #pragma unroll
         for (int i = 0; i < 4; ++i)
-            if (there[i % 2]) v[i] = *at[i];
-#pragma unroll
-        for (int i = 0; i < 4; ++i)
-            if (there[i % 2]) *at[i] = v[i] + sum[j * 4 + i];
+            if (slot[i % 2] >= 0) store_sum(at[i], v[i] + sum[j * 4 + i]);
     }
 }
 
-/// One result with care, bias and all.
+/// One result, if it is one, with care, bias and all.
 template <typename T>
-__device__ __noinline__ void finish_slot(const fold_args &q, const slot_place &slot,
-    const fold_place &cell, int image, wide at, float v) {
+__device__ __noinline__ void finish_slot(
+    const fold_args &q, int number, int flat_cell, int image, wide at, float v) {
     const data_args &p = q.data;
+    const slot_place slot = find_slot(q, number);
+    const fold_place cell(q, flat_cell);
+    wide add = image * p.end.add_strides.n + slot.channel * p.end.add_strides.c;
+    for (int d = 0; d < 3; ++d) {
+        const wide y = cell.x[d] * p.x[d].stride + slot.rest[d];
+        if (y >= p.x[d].out) return;
+        add += y * p.end.add_strides.x[d];
+    }
     if (!is_finite(v)) {
         axis_phase<int> phase[3];
         int m = image;
@@ -216,42 +240,68 @@ __device__ __noinline__ void finish_slot(const fold_args &q, const slot_place &s
         }
         v = careful_output<T>(p, phase, m, slot.channel);
     }
-    wide add = image * p.end.add_strides.n + slot.channel * p.end.add_strides.c;
-    for (int d = 0; d < 3; ++d)
-        add += (cell.x[d] * p.x[d].stride + slot.rest[d]) * p.end.add_strides.x[d];
-    store_result<T>(p.end, v, slot.channel, at, add);
+    store_result<T>(p.end, v, slot.channel, at + slot.at, add);
 }
 
-/// Stores 64 cells from `first` on, and leaves zeros.
-template <typename T>
-__device__ inline void store_cells(const fold_args &q, const fold_item &item, float *ring,
-    const slot_place *slots, int first, bool counts) {
-    const int t = static_cast<int>(threadIdx.x) % 128, at = first + t % rows;
+/// Finds where cell `at` of an item goes.
+__device__ inline cell_place find_cell(
+    const fold_args &q, const fold_item &item, int at, bool counts) {
     const data_args &p = q.data;
-    float *const from = ring + (at & (q.ring - 1));
-    const int pitch = fold_slot_pitch(q.ring);
     const fold_place cell(q, max(at, 0));
-    const bool there = counts && at < item.last_line * q.width && cell.x[0] < q.cells[0]
-                       && cell.x[1] < q.cells[1] && cell.x[2] < q.cells[2];
-    wide place = item.image * p.end.out_strides.n;
-    int left[3];  // results of the cell along each axis
+    cell_place made;
+    made.at = item.image * p.end.out_strides.n;
+    made.whole = 1;
     for (int d = 0; d < 3; ++d) {
         const int begin = cell.x[d] * static_cast<int>(p.x[d].stride);
-        place += begin * p.end.out_strides.x[d];
-        left[d] = static_cast<int>(p.x[d].out) - begin;
+        made.at += begin * p.end.out_strides.x[d];
+        if (p.x[d].out - begin < p.x[d].stride) made.whole = 0;
+        counts = counts && cell.x[d] < q.cells[d];
     }
-    T *const out = static_cast<T *>(p.end.out) + place;
-    for (int i = t / rows; i < q.slots; i += 128 / rows) {
-        const float v = from[i * pitch];
-        from[i * pitch] = 0;
-        const slot_place slot = slots[i];
-        if (!there || slot.rest[0] >= left[0] || slot.rest[1] >= left[1] || slot.rest[2] >= left[2])
-            continue;
-        if (q.plain != 0 && is_finite(v))
-            round_to(out[slot.at], v);
-        else
-            finish_slot<T>(q, slot, cell, item.image, place + slot.at, v);
-    }
+    if (!counts || at >= item.last_line * q.width) made.at = -1;
+    return made;
+}
+
+/// Stores U neighbouring results at once, and leaves zeros.
+template <typename T, int U>
+__device__ inline void store_cells(const fold_args &q, const fold_item &item, unsigned ring,
+    const slot_place *slots, const cell_place *cells, int first) {
+    const int t = static_cast<int>(threadIdx.x) % 128;
+    const unsigned pitch = static_cast<unsigned>(fold_slot_pitch(q.ring)) * 4,
+                   mask = static_cast<unsigned>(q.ring - 1);
+    for (int row = 0; row < q.slots; row += q.run)
+        for (int j = t * U; j < q.run * rows; j += 128 * U) {
+            const int c = q.run == 1
+                              ? j
+                              : static_cast<int>(__umulhi(static_cast<unsigned>(j), q.run_magic)),
+                      slot = row + j - c * q.run;
+            const unsigned from = ring + static_cast<unsigned>(slot) * pitch
+                                  + (static_cast<unsigned>(first + c) & mask) * 4;
+            float v[U];
+            bool fine = q.plain != 0;
+#pragma unroll
+            for (int u = 0; u < U; ++u) {
+                v[u] = load_sum(from + static_cast<unsigned>(u) * pitch);
+                fine = fine && is_finite(v[u]);
+            }
+#pragma unroll
+            for (int u = 0; u < U; ++u) store_sum(from + static_cast<unsigned>(u) * pitch, 0.0f);
+            const cell_place cell = cells[c];
+            if (cell.at < 0) continue;
+            if (fine && cell.whole != 0) {
+                T *const to = static_cast<T *>(q.data.end.out) + cell.at + slots[slot].at;
+                T rounded[U];
+#pragma unroll
+                for (int u = 0; u < U; ++u) round_to(rounded[u], v[u]);
+                if constexpr (U == 2)
+                    store_pair(to, rounded);
+                else
+                    *to = rounded[0];
+            } else {
+#pragma unroll
+                for (int u = 0; u < U; ++u)
+                    finish_slot<T>(q, slot + u, first + c, item.image, cell.at, v[u]);
+            }
+        }
 }
 
 template <typename T, int N, bool Fast>
@@ -268,8 +318,10 @@ __device__ void fold_data(const fold_args &q) {
                    stage_bytes = static_cast<unsigned>(q.lines * rows) * line,
                    tables =
                        weights + part * (exact ? 2 : 1) + own * static_cast<unsigned>(warpgroups);
-    float *const ring =
-        static_cast<float *>(__cvta_shared_to_generic(mine + fold_stages * stage_bytes));
+    const unsigned ring = mine + fold_stages * stage_bytes,
+                   ring_bytes = static_cast<unsigned>(q.slots * fold_slot_pitch(q.ring)) * 4;
+    cell_place *const cells =
+        static_cast<cell_place *>(__cvta_shared_to_generic(ring + ring_bytes));
     slot_place *const slots = static_cast<slot_place *>(__cvta_shared_to_generic(tables));
     column_place *const columns = reinterpret_cast<column_place *>(slots + q.slots);
     for (int i = static_cast<int>(threadIdx.x); i < q.slots; i += static_cast<int>(blockDim.x))
@@ -289,7 +341,8 @@ __device__ void fold_data(const fold_args &q) {
                   tiles = (item.last_line * q.width - first_cell + rows - 1) / rows,
                   before = (q.reach + rows - 1) / rows;
         bulk::meet(which);
-        for (int i = t; i < q.slots * fold_slot_pitch(q.ring); i += 128) ring[i] = 0;
+        for (unsigned i = static_cast<unsigned>(t) * 4; i < ring_bytes; i += 512)
+            store_sum(ring + i, 0.0f);
         copy_positions<T>(q, item.image, first_cell - before * rows - q.move_min, mine);
         unsigned stage = 0;
         for (int i = -before; i < tiles; ++i) {
@@ -307,8 +360,12 @@ __device__ void fold_data(const fold_args &q) {
                 multiply_chunk<T, N, exact>(q, sum, mine + stage, at, at + part);
                 fold_chunk<N>(q, sum, ring, columns, chunk * (N / 8), position, which);
             }
+            if (t < rows) cells[t] = find_cell(q, item, cell + t, i >= 0);
             bulk::meet(which);
-            store_cells<T>(q, item, ring, slots, cell, i >= 0);
+            if (q.pairs != 0)
+                store_cells<T, 2>(q, item, ring, slots, cells, cell);
+            else
+                store_cells<T, 1>(q, item, ring, slots, cells, cell);
             stage ^= stage_bytes;
         }
     }
