@@ -179,8 +179,9 @@ private:
         bind(args.data.end, problem_, data);
         args.weights.src = data.src;
         args.weights.dst = data.dst;
-        on.launch(
-            of_type(first, problem_.type), cover(threads, columns_threads), columns_threads, &args);
+        const wide shared = first == kernel::columns_f32 ? box_bytes(problem_, args_.segment) : 0;
+        on.launch(of_type(first, problem_.type), cover(threads, columns_threads), columns_threads,
+            &args, static_cast<std::size_t>(shared));
     }
     /// Blocks list their terms first, and take several segments.
     [[nodiscard]] wide packing_threads() const {
