@@ -207,6 +207,7 @@ std::string refuse_columns(const problem &p) {
     if (!fits_32_bits(p)) return "sizes need 64-bit indices";
     if (has_empty_tensor(p)) return "an empty tensor";
     if (p.groups != 1) return "for one group";
+    if (p.ic > few_channels) return "for up to " + std::to_string(few_channels) + " channels";
     if (taps_of(p) == 1) return "for more taps than one";
     if (p.diff_bias == conv::bias_gradient::from_src) return "sums no channels of src";
     const wide terms = taps_of(p) * p.ic;
