@@ -38,6 +38,11 @@ struct shape {
     }
     [[nodiscard]] bool is_f32() const { return merged.type == data_type::f32; }
     [[nodiscard]] bool is_split() const { return is_f32() && !is_fast(merged); }
+    /// The tensor unit takes f32 by rows along the sum alone.
+    [[nodiscard]] bool turns() const { return warpgroups && is_f32(); }
+    [[nodiscard]] std::size_t dst_bytes() const {
+        return turns() ? dst.turned_bytes(is_split()) : dst.bytes();
+    }
     /// By the problem alone: as few rounds of blocks on a nominal large device as make up for the
     /// sums of parts and for what each block starts with.
     [[nodiscard]] wide wanted_parts() const {
@@ -64,7 +69,7 @@ struct shape {
     /// Sums get what the limit leaves.
     [[nodiscard]] engines::plan_limits rest(const engines::plan_limits &limits) const {
         engines::plan_limits left = limits;
-        const std::size_t packed = src.bytes() + dst.bytes();
+        const std::size_t packed = src.bytes() + dst_bytes();
         left.workspace = limits.workspace > packed ? limits.workspace - packed : 0;
         return left;
     }
@@ -112,6 +117,9 @@ public:
         args_.ic = static_cast<int>(shape_.merged.ic);
         args_.oc = static_cast<int>(shape_.merged.oc);
         args_.tap_pieces = static_cast<int>(shape_.src.pieces());
+        args_.turned_row = shape_.dst.turned_row();
+        args_.small =
+            shape_.is_split() ? args_.turned_row * shape_.merged.groups * shape_.merged.oc : 0;
         set_facts(
             name, on, made, is_fast(p) ? engines::accuracy::fast : engines::accuracy::accurate);
     }
@@ -122,7 +130,9 @@ public:
                + " positions"
                + (shape_.groups > 1 ? ", " + std::to_string(shape_.groups) + " groups merged" : "")
                + (shape_.src.direct() ? "" : ", src packed first")
-               + (shape_.dst.direct() ? "" : ", diff_dst packed first");
+               + (shape_.turns()         ? ", diff_dst turned first"
+                   : shape_.dst.direct() ? ""
+                                         : ", diff_dst packed first");
     }
 
 private:
@@ -137,10 +147,15 @@ private:
         args.src = src.data;
         args.src_strides = src.strides;
         args.src_group = src.group;
-        const operand::place dst = shape_.dst.read(data.dst, dst_room, on);
-        args.dst = dst.data;
-        args.dst_strides = dst.strides;
-        args.dst_group = dst.group;
+        if (shape_.turns()) {
+            shape_.dst.turn(data.dst, dst_room, shape_.is_split(), on);
+            args.dst = dst_room;
+        } else {
+            const operand::place dst = shape_.dst.read(data.dst, dst_room, on);
+            args.dst = dst.data;
+            args.dst_strides = dst.strides;
+            args.dst_group = dst.group;
+        }
         on.launch(shape_.code(), args.weights.tiles,
             shape_.warpgroups ? wgmma_threads : dense_weights_threads, &args,
             static_cast<std::size_t>(shape_.shared()));
@@ -189,7 +204,7 @@ prediction predict_weights(
     prediction made;
     const shape s(p, warpgroups);
     const gradient_sums sums(p, s.wanted_parts(), s.rest(limits));
-    made.workspace = sums.workspace() + s.src.bytes() + s.dst.bytes();
+    made.workspace = sums.workspace() + s.src.bytes() + s.dst_bytes();
     const double blocks = static_cast<double>(s.tiles * sums.parts());
     // Blocks that run at once; one product is so short that the last ones count.
     constexpr double at_once = 264;
@@ -207,7 +222,7 @@ prediction predict_weights(
                 : is_fast(p)             ? (wide_tiles ? 0.115 : 0.077)
                                          : (wide_tiles ? 0.073 : 0.052);
     double packed = s.src.direct() ? 0 : static_cast<double>(s.src.bytes());
-    if (!s.dst.direct()) packed += static_cast<double>(s.dst.bytes());
+    if (s.turns() || !s.dst.direct()) packed += static_cast<double>(s.dst_bytes());
     made.seconds = 1e-5 + (packed * 3 + static_cast<double>(sums.workspace()) * 2) / on.memory
                    + std::max(least_bytes(p) / on.memory, macs / (on.tensor * share));
     return made;

@@ -41,7 +41,8 @@ void launch_planes(const pack_args &pack, const void *from, void *to, const lane
 }  // namespace
 
 void launch_pack(pack_args pack, data_type type, const lane &on) {
-    // Whole pieces of 16 bytes are stored.
+    // Turned, positions are whole rows; else whole pieces of 16 bytes are stored.
+    const bool turned = pack.padded_positions != 0;
     const auto least = static_cast<std::uint64_t>(16 / element_bytes(type));
     const std::uint64_t wanted = std::bit_ceil(
         static_cast<std::uint64_t>(std::min<wide>(pack.padded_channels, pack_most_channels)));
@@ -49,9 +50,10 @@ void launch_pack(pack_args pack, data_type type, const lane &on) {
     // Few channels: neighbouring positions are neighbours too.
     constexpr wide few = 16;
     pack.lanes_along_positions = pack.channel_stride != 1 || pack.channels < few ? 1 : 0;
-    on.launch(of_type(kernel::pack_f32, type),
+    const wide positions = turned ? pack.padded_positions : pack.positions;
+    on.launch(turned ? kernel::turn_f32 : of_type(kernel::pack_f32, type),
         cover(pack.padded_channels, pack.tile_channels)
-            * cover(pack.positions, (1 << pack_bits) / pack.tile_channels) * pack.groups,
+            * cover(positions, (1 << pack_bits) / pack.tile_channels) * pack.groups,
         pack_threads, &pack);
 }
 
@@ -104,6 +106,24 @@ operand::place operand::read(const void *data, void *room, const lane &on) const
         launch_pack(pack, type_, on);
     }
     return {room, packed_strides_, pack_.padded_channels};
+}
+
+wide operand::turned_row() const {
+    return cover(pack_.positions, 4) * 4;
+}
+
+std::size_t operand::turned_bytes(bool split) const {
+    const wide elements = turned_row() * pack_.groups * channels_ * (split ? 2 : 1);
+    return static_cast<std::size_t>(cover(elements * 4, alignment) * alignment);
+}
+
+void operand::turn(const void *data, void *room, bool split, const lane &on) const {
+    pack_args pack = pack_;
+    pack.from = data;
+    pack.to = room;
+    pack.padded_positions = turned_row();
+    pack.small = split ? pack.padded_positions * pack_.groups * channels_ : 0;
+    launch_pack(pack, type_, on);
 }
 
 weights_operand::weights_operand(const conv::problem &p, wide merged, wide padded, bool split)

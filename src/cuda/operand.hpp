@@ -29,6 +29,11 @@ public:
     /// changes by that, never what they are.
     place read(const void *data, void *room, const lane &on) const;
 
+    /// f32 as rows of positions: of a channel, and of all in bytes (both parts, if it is split).
+    [[nodiscard]] wide turned_row() const;
+    [[nodiscard]] std::size_t turned_bytes(bool split) const;
+    void turn(const void *data, void *room, bool split, const lane &on) const;
+
 private:
     data_type type_;
     wide channels_, piece_;

@@ -207,6 +207,7 @@ struct dense_weights_args {
     data_stride_args src_strides, dst_strides;
     wide src_group, dst_group;  // strides of merged groups
     wide groups, merged;        // merged groups, and how many of the problem's each has
+    wide turned_row, small;     // dst as rows of positions: of a channel; from large to small parts
     std::int32_t ic, oc;
     std::int32_t tap_pieces;  // 16-byte pieces of a tap's input channels
 };
@@ -240,9 +241,9 @@ constexpr int wgmma_shared(int columns, int copies) {
 }
 
 /// Weights gradients: the most that a block takes.
-constexpr int wgmma_weights_shared = wgmma_stages * 34816 + 16384 + 1024;
+constexpr int wgmma_weights_shared = wgmma_stages * 34816 + 1024;
 /// By tiles of 128 output channels, f32.
-constexpr int wgmma_weights_wide_shared = wgmma_stages * 33792 + 32768 + 1024;
+constexpr int wgmma_weights_wide_shared = wgmma_stages * 51200 + 1024;
 
 /// What the copy engine is told about a tensor: a CUtensorMap.
 struct alignas(64) tensor_map {
@@ -346,6 +347,8 @@ struct pack_args {
     wide groups, group_stride, channels, channel_stride;
     wide padded_channels;
     wide positions;
+    wide padded_positions;  // where channels are turned to rows of positions
+    wide small;             // likewise: from large to small parts; 0: large ones only
     std::int32_t lanes_along_positions;
     std::int32_t tile_channels;  // a power of two
 };

@@ -183,6 +183,31 @@ __device__ void pack_planes(const plane_args &p) {
     }
 }
 
+/// f32 as rows of positions, [group][channel][position], split into TF32 parts.
+__device__ void turn_tiles(const pack_args &p) {
+    __shared__ float turned[(1 << pack_bits) + pack_most_channels];
+    __shared__ wide places[(1 << pack_bits) / pack_fewest_channels];
+    const pack_tile<float> tile(p, turned, places, p.padded_positions);
+    for (wide i = blockIdx.x; i < tile.tiles_c * tile.tiles_p * p.groups; i += gridDim.x) {
+        const wide first_c = i % tile.tiles_c << tile.c_bits, rest = i / tile.tiles_c,
+                   group = rest % p.groups, first_p = rest / p.groups << tile.p_bits;
+        __syncthreads();
+        tile.read(group, first_c, first_p);
+#pragma unroll 4
+        for (int e = static_cast<int>(threadIdx.x); e < 1 << pack_bits; e += threads) {
+            const int c = e >> tile.p_bits, at = e & ((1 << tile.p_bits) - 1);
+            if (first_c + c >= p.channels || first_p + at >= p.padded_positions) continue;
+            float *const to = static_cast<float *>(p.to)
+                              + (group * p.channels + first_c + c) * p.padded_positions + first_p
+                              + at;
+            unsigned large = __float_as_uint(turned[c * tile.pitch + at]), small;
+            split(large, small);
+            *to = __uint_as_float(large);
+            if (p.small != 0) to[p.small] = __uint_as_float(round_tf32(small));
+        }
+    }
+}
+
 /// Weights of merged groups [group][out channel][tap][channel], in tiles of 32 by 32 channels of
 /// one tap, turned in shared memory.
 template <typename T>
@@ -289,6 +314,10 @@ __device__ void fold_weights(const fold_weights_args &a) {
         fold_weights_##type(const __grid_constant__ fold_weights_args p) {                         \
         fold_weights<T>(p);                                                                        \
     }
+extern "C" __global__ void __launch_bounds__(threads)
+    turn_f32(const __grid_constant__ pack_args p) {
+    turn_tiles(p);
+}
 #define CONVGRAD_PLANES(unit)                                                                      \
     extern "C" __global__ void __launch_bounds__(threads)                                          \
         pack_planes_##unit(const __grid_constant__ plane_args p) {                                 \

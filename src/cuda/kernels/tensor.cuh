@@ -41,12 +41,6 @@ __device__ inline unsigned load_word(unsigned at) {
     return v;
 }
 
-__device__ inline void store_words(unsigned at, const unsigned (&v)[4]) {
-    asm volatile("st.shared.v4.b32 [%0], {%1,%2,%3,%4};" ::"r"(at), "r"(v[0]), "r"(v[1]), "r"(v[2]),
-                 "r"(v[3])
-                 : "memory");
-}
-
 template <typename T>
 __device__ inline void multiply(float (&c)[4], const unsigned (&a)[4], const unsigned *b);
 template <>

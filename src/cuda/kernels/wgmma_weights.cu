@@ -3,9 +3,9 @@
 //
 // A block computes 128 columns (a tap and input channel each) by N output channels. 16-bit values:
 // rows of channels, one for each position, lie in shared memory as they come, and the unit turns
-// them. f32: the unit cannot turn, so threads turn diff_dst in shared memory and split it into TF32
-// parts there; src goes through registers, where it is split. Parts, merged groups and padding as
-// in dense_weights.cu.
+// them. f32: the unit cannot turn, so diff_dst is turned (and split into TF32 parts) before, and
+// src goes through registers, where it is split. Parts, merged groups and padding as in
+// dense_weights.cu.
 #include "positions.cuh"
 #include "tensor.cuh"
 #include "weights_sum.cuh"
@@ -27,10 +27,11 @@ struct layout {
                               block = depth * 128,  // of 64 channels, 16-bit
         a_bytes = turns ? columns / 64 * block : (depth * a_row + 1023) / 1024 * 1024,
                               b_bytes = turns ? (N + 63) / 64 * block : N * 128,
-                              stage_bytes = a_bytes + b_bytes, ring_bytes = stages * stage_bytes,
-                              turned_bytes = turns ? 0 : b_bytes * (Exact ? 2 : 1);
+                              stage_bytes = a_bytes + b_bytes * (Exact ? 2 : 1),
+                              ring_bytes = stages * stage_bytes;
     static constexpr int a_pieces = columns / chunk, a_step = threads / a_pieces;
-    static constexpr int b_pieces = turns ? (N + 63) / 64 * 8 : N / 4, b_step = threads / b_pieces;
+    static constexpr int b_pieces = turns ? (N + 63) / 64 * 8 : 8, b_step = threads / b_pieces,
+                         b_rows = turns ? depth : N;
 };
 
 /// Where piece `piece` of position k lies in swizzled blocks.
@@ -46,18 +47,26 @@ struct weights_copier {
     const position (*positions)[l::depth];
     tap_reader<T> reader;
     const T *dst;
-    wide row;  // the first channel of this thread
+    wide first, row;  // f32: the first position of the part, and the first row of this thread
     int loaded = 0, steps;
     unsigned ring, stage = 0;
 
     __device__ weights_copier(const dense_weights_args &args, const position (*at)[l::depth],
-        unsigned memory, wide group, wide first_out, wide first_column, int all_steps)
+        unsigned memory, wide group, wide first_out, wide first_column, wide first_position,
+        int all_steps)
         : q(args), positions(at),
           reader(
               args, group, first_column / l::chunk + static_cast<int>(threadIdx.x) % l::a_pieces),
-          steps(all_steps), ring(memory) {
-        row = first_out + static_cast<int>(threadIdx.x) % l::b_pieces * l::chunk;
-        dst = static_cast<const T *>(q.dst) + group * q.dst_group + row;
+          first(first_position), steps(all_steps), ring(memory) {
+        const int piece = static_cast<int>(threadIdx.x) % l::b_pieces;
+        if constexpr (l::turns) {
+            row = first_out + piece * l::chunk;
+            dst = static_cast<const T *>(q.dst) + group * q.dst_group + row;
+        } else {
+            row = first_out + static_cast<int>(threadIdx.x) / l::b_pieces;
+            dst = static_cast<const T *>(q.dst) + (group * q.oc + row) * q.turned_row
+                  + piece * l::chunk;
+        }
     }
 
     __device__ void load() {
@@ -76,13 +85,21 @@ struct weights_copier {
                     reader.src + here.src, reader.is_inside(q.weights, here));
             }
 #pragma unroll
-            for (int i = 0; i < l::depth / l::b_step; ++i) {
+            for (int i = 0; i < l::b_rows / l::b_step; ++i) {
                 const int k = t / l::b_pieces + i * l::b_step, piece = t % l::b_pieces;
-                const wide offset = at[k].dst;
-                copy_16(b
-                            + (l::turns ? swizzled(k, piece, l::block)
-                                        : static_cast<unsigned>(k * N * 4 + piece * 16)),
-                    dst + offset, offset >= 0 && row < q.oc);
+                if constexpr (l::turns) {
+                    const wide offset = at[k].dst;
+                    copy_16(
+                        b + swizzled(k, piece, l::block), dst + offset, offset >= 0 && row < q.oc);
+                } else {
+                    const wide from = first + static_cast<wide>(loaded) * l::depth;
+                    const T *const here = dst + i * l::b_step * q.turned_row + from;
+                    const bool there =
+                        row + i * l::b_step < q.oc && from + piece * l::chunk < q.turned_row;
+                    copy_16(b + swizzled(k, piece, 0), here, there);
+                    if constexpr (Exact)
+                        copy_16(b + l::b_bytes + swizzled(k, piece, 0), here + q.small, there);
+                }
             }
             ++loaded;
             stage += l::stage_bytes;
@@ -92,29 +109,9 @@ struct weights_copier {
     }
 };
 
-/// Turns f32 rows of positions to rows of channels, 32 positions each, as TF32 parts: large ones,
-/// then small ones.
-template <int N, bool Exact>
-__device__ inline void turn_stage(unsigned from, unsigned to) {
-    for (int i = static_cast<int>(threadIdx.x); i < N * 8; i += threads) {
-        const int channel = i % N, piece = i / N;
-        unsigned large[4], small[4];
-#pragma unroll
-        for (int e = 0; e < 4; ++e)
-            large[e] = load_word(from + static_cast<unsigned>(((piece * 4 + e) * N + channel) * 4));
-        split(large, small);
-        const unsigned at = to + swizzled(channel, piece, 0);
-        store_words(at, large);
-        if constexpr (Exact) {
-            round_terms<float>(small);
-            store_words(at + N * 128, small);
-        }
-    }
-}
-
 template <typename T, int N, bool Exact, typename Load>
 __device__ inline void multiply_stage(
-    float (&sum)[N / 2], unsigned base, unsigned turned, int lane, int warp, Load &&load) {
+    float (&sum)[N / 2], unsigned base, int lane, int warp, Load &&load) {
     using l = layout<T, N, Exact>;
     if constexpr (l::turns) {
         const std::uint64_t a = wgmma::describe_turned(
@@ -141,7 +138,8 @@ __device__ inline void multiply_stage(
             terms[k][2] = load_word(from + 4 * l::a_row);
             terms[k][3] = load_word(from + 4 * l::a_row + 32);
         }
-        wgmma::add_tf32<N, Exact>(sum, terms, turned, turned + l::b_bytes, load);
+        wgmma::add_tf32<N, Exact>(
+            sum, terms, base + l::a_bytes, base + l::a_bytes + l::b_bytes, load);
     }
 }
 
@@ -176,7 +174,7 @@ template <typename T, int N, bool Fast>
 __device__ void weights_product(const dense_weights_args &q) {
     constexpr bool exact = sizeof(T) == 4 && !Fast;
     using l = layout<T, N, exact>;
-    static_assert(l::ring_bytes + l::turned_bytes + 1024
+    static_assert(l::ring_bytes + 1024
                   <= (exact && N == 128 ? wgmma_weights_wide_shared : wgmma_weights_shared));
     extern __shared__ unsigned char shared_bytes[];
     __shared__ position positions[stages][l::depth];
@@ -203,7 +201,8 @@ __device__ void weights_product(const dense_weights_args &q) {
         __syncthreads();
         for (int i = 0; i < stages; ++i) describe(i);
         __syncthreads();
-        weights_copier<T, N, exact> copy(q, positions, ring, group, first_out, first_column, steps);
+        weights_copier<T, N, exact> copy(
+            q, positions, ring, group, first_out, first_column, first, steps);
         float sum[N / 2];
 #pragma unroll
         for (int i = 0; i < N / 2; ++i) sum[i] = 0;
@@ -214,13 +213,7 @@ __device__ void weights_product(const dense_weights_args &q) {
             asm volatile("cp.async.wait_group %0;" ::"n"(stages - 2));
             wgmma::publish();
             __syncthreads();
-            const unsigned turned = ring + l::ring_bytes;
-            if constexpr (!l::turns) {
-                turn_stage<N, exact>(stage + l::a_bytes, turned);
-                wgmma::publish();
-                __syncthreads();
-            }
-            multiply_stage<T, N, exact>(sum, stage, turned, lane, warp, [&] {
+            multiply_stage<T, N, exact>(sum, stage, lane, warp, [&] {
                 copy.load();
                 // The positions of this step have been read: those of the one that follows it.
                 describe(step + stages);
