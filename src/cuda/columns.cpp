@@ -64,6 +64,12 @@ struct shape {
     }
 };
 
+/// Elements of src.
+wide results_of(const problem &p) {
+    wide all = p.mb * p.ic;
+    for (const conv::axis &a : p.x) all *= a.src;
+    return all;
+}
 /// Elements along an axis that so many positions read.
 wide read_by(const conv::axis &a, wide positions) {
     return (positions - 1) * a.stride + (a.kernel - 1) * a.dilation + 1;
@@ -127,17 +133,16 @@ public:
         const engines::plan_limits &limits)
         : problem_(p), shape_(p), args_(make_args(p, shape_)),
           product_(make_plan(shape_.product, on, shape_.rest(limits))) {
-        set_facts(name, on, predict(p, shape_, on, *product_),
+        set_facts(name, on, predict(p, shape_, *product_),
             is_fast(p) ? engines::accuracy::fast : engines::accuracy::accurate);
     }
-    static prediction predict(
-        const problem &p, const shape &s, const architecture &on, const engines::plan &product) {
+    static prediction predict(const problem &p, const shape &s, const engines::plan &product) {
         // As measured on an H200: each segment of a line waits for what it reads, and a thread
         // finds each element by itself.
-        constexpr double of_segment = 5e-9, of_element = 0.9e-12;
+        constexpr double of_segment = 5e-9, of_element = 1e-12, of_result = 1.2e-11;
         const wide segments = positions_of(p) / p.x[2].dst * cover(p.x[2].dst, segment_of(p));
         const double moved =
-            is_backward(p) ? static_cast<double>(s.rows_bytes) * 3 / on.memory
+            is_backward(p) ? static_cast<double>(results_of(p)) * of_result
                            : static_cast<double>(segments) * of_segment
                                  + static_cast<double>(positions_of(p) * s.padded) * of_element;
         const double launches = p.what == pass::forward && has_padding(p) ? 8e-6 : 4e-6;
@@ -164,7 +169,7 @@ private:
                 data, on);
         static_cast<const plan &>(*product_).queue(inner, rest, on);
         if (backward)
-            launch(kernel::columns_spread_f32, rows, data.src, results(), data, on);
+            launch(kernel::columns_spread_f32, rows, data.src, results_of(problem_), data, on);
         else if (problem_.what == pass::backward_weights)
             launch(kernel::columns_store_f32, weights, data.weights, problem_.oc * shape_.terms,
                 data, on);
@@ -191,11 +196,6 @@ private:
         constexpr wide most_blocks = 132 * 8;
         return std::min<wide>(args_.lines * args_.segments, most_blocks) * columns_threads;
     }
-    [[nodiscard]] wide results() const {
-        wide all = problem_.mb * problem_.ic;
-        for (const conv::axis &a : problem_.x) all *= a.src;
-        return all;
-    }
     static constexpr wide check_threads = wide{264} * columns_threads;
 
     problem problem_;
@@ -216,9 +216,8 @@ std::string refuse_columns(const problem &p) {
     const wide terms = taps_of(p) * p.ic;
     if (terms > columns_most_terms) return "more terms than a row takes";
     constexpr wide most = wide{1} << 31;
-    wide results = p.mb * p.ic;
-    for (const conv::axis &a : p.x) results *= a.src;
-    if (results >= most || positions_of(p) * terms >= most * 512 || p.oc * (terms + 8) >= most)
+    if (results_of(p) >= most || positions_of(p) * terms >= most * 512
+        || p.oc * (terms + 8) >= most)
         return "too many positions";
     if (!is_backward(p) && box_bytes(p, 1) > columns_most_box) return "taps too far apart";
     for (const conv::axis &a : p.x)
@@ -244,10 +243,10 @@ prediction predict_columns(
     const problem &p, const architecture &on, const engines::plan_limits &limits) {
     const shape s(p);
     try {
-        return columns_plan::predict(p, s, on, *make_plan(s.product, on, s.rest(limits)));
+        return columns_plan::predict(p, s, *make_plan(s.product, on, s.rest(limits)));
     } catch (const error &) {
         // Its product has too little room.
-        return columns_plan::predict(p, s, on, *make_plan(s.product, on, {}));
+        return columns_plan::predict(p, s, *make_plan(s.product, on, {}));
     }
 }
 

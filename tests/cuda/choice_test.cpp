@@ -204,6 +204,11 @@ TEST(cuda_choice, first_layers_have_algorithms_of_their_own) {
             EXPECT_EQ(cuda::make_plan(layer(what, 1, 3, 768, 224, 16, 16, layout), hopper, {})
                           ->algorithm(),
                 "cuda.columns");
+        for (const data_type type : {data_type::f32, data_type::bf16}) {
+            problem patches = layer(pass::backward_data, 1, 3, 96, 224, 4, 4, layout);
+            patches.type = patches.out_type = type;
+            EXPECT_EQ(cuda::make_plan(patches, hopper, {})->algorithm(), "cuda.fold");
+        }
         // Where weights of all taps have no room, results are folded in parts.
         const problem large = layer(pass::backward_data, 1, 3, 64, 224, 11, 4, layout);
         EXPECT_NE(cuda::make_plan(large, hopper, {})->describe().find("parts"), std::string::npos);
