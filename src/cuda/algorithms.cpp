@@ -2,8 +2,10 @@
 #include <convgrad/error.hpp>
 
 #include "cuda/bulk.hpp"
+#include "cuda/columns.hpp"
 #include "cuda/dense.hpp"
 #include "cuda/depthwise.hpp"
+#include "cuda/fold.hpp"
 #include "cuda/general.hpp"
 #include "cuda/plan.hpp"
 #include "cuda/sums.hpp"
@@ -64,6 +66,10 @@ constexpr algorithm algorithms[] = {
         &make_depthwise_plan},
     {"cuda.sliding", accuracy::strict, false, &any, &refuse_sliding, &predict_sliding,
         &make_sliding_plan},
+    {"cuda.columns", accuracy::accurate, true, &any, &refuse_columns, &predict_columns,
+        &make_columns_plan},
+    {"cuda.fold", accuracy::accurate, true, &has_warpgroups, &refuse_fold, &predict_fold,
+        &make_fold_plan},
     {"cuda.halo", accuracy::accurate, false, &has_warpgroups, &refuse_halo, &predict_halo,
         &make_halo_plan},
     {"cuda.bulk", accuracy::accurate, false, &has_warpgroups, &refuse_bulk, &predict_bulk,

@@ -10,6 +10,7 @@
 #include "cuda/depthwise.hpp"
 #include "cuda/images.hpp"
 #include "cuda/kernels/banded_args.hpp"
+#include "cuda/kernels/fold_args.hpp"
 #include "cuda/kernels/halo_args.hpp"
 
 namespace convgrad::cuda {
@@ -80,6 +81,7 @@ void load_kernels(device &d) {
     allow_all(kernel::wgmma_data_n32_f32, kernel::wgmma_data_n128_tf32, wgmma_shared(128, 2));
     allow_all(
         kernel::wgmma_weights_n32_f32, kernel::wgmma_weights_n128_tf32, wgmma_roles_shared(128, 2));
+    allow_all(kernel::fold_n32_f32, kernel::fold_n64_tf32, fold_most_shared);
     for (const kernel halo : {kernel::halo_bf16, kernel::halo_f16})
         allow(halo, halo_tiles::most_shared);
     for (const kernel first : {kernel::bulk_data_256x64_bf16, kernel::bulk_turned_256x64_bf16,

@@ -9,6 +9,10 @@ namespace convgrad::cuda {
 /// Kinds of general tiles: 64 columns, 8 columns (few channels), 64 columns with 64-bit indices.
 enum class tile_kind : std::uint8_t { general, narrow, long_index };
 
+/// What first layers read: algorithms that are for them are not weighed for others, which keeps
+/// planning short.
+constexpr wide few_channels = 8;
+
 /// How many of length `by` cover `length`.
 constexpr wide cover(wide length, wide by) {
     return (length + by - 1) / by;

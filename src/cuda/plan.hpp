@@ -16,6 +16,10 @@ class plan : public engines::plan {
 public:
     void execute(
         std::span<const conv::buffers> data, void *workspace, engines::lane &on) const final;
+    /// The same, as a part of another plan.
+    void queue(const conv::buffers &data, void *workspace, const lane &on) const {
+        run(data, workspace, on);
+    }
 
 protected:
     /// What a plan tells of itself that was made by a prediction.

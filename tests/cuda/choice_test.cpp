@@ -91,7 +91,9 @@ TEST(cuda_choice, every_algorithm_wins_somewhere) {
     exact_groups.math = math_mode::strict;
     problem planes16 = layer(pass::forward, 96, 1, 1, 56, 7, 1, data_layout::ncx);
     planes16.type = planes16.out_type = data_type::bf16;
-    const expectation all[] = {{"cuda.banded", planes16, hopper},
+    problem patches = layer(pass::forward, 1, 3, 96, 224, 4, 4);
+    const expectation all[] = {{"cuda.banded", planes16, hopper}, {"cuda.columns", patches, hopper},
+        {"cuda.fold", layer(pass::backward_data, 1, 3, 64, 224, 7, 2), hopper},
         {"cuda.quads", layer(pass::forward, 96, 1, 1, 56, 3, 2), ampere},
         {"cuda.staged", layer(pass::forward, 96, 1, 1, 56, 7), hopper},
         {"cuda.depthwise", layer(pass::forward, 96, 1, 2, 56, 3), hopper},
@@ -181,6 +183,41 @@ TEST(cuda_choice, groups_of_few_channels_are_merged) {
             std::string::npos)
             << plan->describe();
     }
+}
+
+TEST(cuda_choice, first_layers_have_algorithms_of_their_own) {
+    const auto takes = [](const problem &p, std::string_view algorithm) {
+        try {
+            return cuda::make_plan(p, hopper, {.only_algorithm = algorithm})->algorithm()
+                   == algorithm;
+        } catch (const error &e) {
+            EXPECT_EQ(e.code(), error_code::unsupported);
+            return false;
+        }
+    };
+    for (const data_layout layout : {data_layout::nxc, data_layout::ncx}) {
+        for (const dim stride : {2, 4}) {
+            const problem p = layer(pass::backward_data, 1, 3, 64, 112, 7, stride, layout);
+            EXPECT_EQ(cuda::make_plan(p, hopper, {})->algorithm(), "cuda.fold");
+            EXPECT_FALSE(takes(p, "cuda.columns")) << "positions share results";
+        }
+        for (const pass what : all_passes)
+            EXPECT_EQ(cuda::make_plan(layer(what, 1, 3, 768, 224, 16, 16, layout), hopper, {})
+                          ->algorithm(),
+                "cuda.columns");
+        for (const data_type type : {data_type::f32, data_type::bf16}) {
+            problem patches = layer(pass::backward_data, 1, 3, 96, 224, 4, 4, layout);
+            patches.type = patches.out_type = type;
+            EXPECT_EQ(cuda::make_plan(patches, hopper, {})->algorithm(), "cuda.fold");
+        }
+        // Where weights of all taps have no room, results are folded in parts.
+        const problem large = layer(pass::backward_data, 1, 3, 64, 224, 11, 4, layout);
+        EXPECT_NE(cuda::make_plan(large, hopper, {})->describe().find("parts"), std::string::npos);
+    }
+    EXPECT_FALSE(takes(layer(pass::backward_data, 2, 3, 64, 56, 7, 2), "cuda.fold"));
+    EXPECT_FALSE(takes(layer(pass::backward_data, 1, 16, 64, 56, 7, 2), "cuda.fold"));
+    EXPECT_FALSE(takes(layer(pass::forward, 1, 3, 64, 56, 7, 2), "cuda.fold"));
+    EXPECT_FALSE(takes(layer(pass::forward, 1, 3, 64, 56, 1), "cuda.columns"));
 }
 
 TEST(cuda_choice, depthwise_layers_go_through_shared_memory) {

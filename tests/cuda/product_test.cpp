@@ -22,10 +22,15 @@ constexpr layer layers[] = {{1, 64, 64, 9, 3, 1, 1, 1}, {1, 40, 72, 7, 3, 2, 1, 
     {1, 16, 16, 11, 4, 4, 0, 1}, {1, 24, 17, 8, 3, 1, 5, 1}, {1, 9, 8, 10, 3, 1, 2, 2},
     {8, 4, 4, 9, 3, 1, 1, 1}, {4, 8, 8, 10, 3, 2, 1, 1}, {6, 16, 16, 7, 3, 1, 1, 1},
     {3, 32, 32, 6, 3, 1, 1, 1}, {5, 4, 8, 8, 5, 1, 2, 1}, {12, 3, 5, 9, 3, 1, 0, 1},
-    {2, 36, 20, 6, 3, 3, 1, 1}};
+    {2, 36, 20, 6, 3, 3, 1, 1},
+    // First layers: patches with and without a rest, kernels shorter than the stride, many taps.
+    {1, 3, 20, 18, 4, 4, 0, 1}, {1, 3, 8, 13, 2, 3, 1, 1}, {1, 3, 16, 9, 3, 2, 5, 1},
+    {1, 3, 24, 31, 11, 4, 2, 1}, {1, 3, 12, 17, 3, 2, 2, 3}, {1, 3, 64, 20, 3, 1, 1, 1},
+    {1, 4, 100, 14, 5, 3, 0, 1}};
 constexpr pass all_passes[] = {pass::forward, pass::backward_data, pass::backward_weights};
 constexpr data_type all_types[] = {data_type::f32, data_type::bf16, data_type::f16};
-constexpr std::string_view algorithms[] = {"cuda.halo", "cuda.bulk", "cuda.wgmma", "cuda.dense"};
+constexpr std::string_view algorithms[] = {
+    "cuda.halo", "cuda.bulk", "cuda.wgmma", "cuda.dense", "cuda.fold", "cuda.columns"};
 
 template <typename Body>
 void for_each_problem(rng &random, Body &&body) {
@@ -70,23 +75,25 @@ TEST(cuda_products, integers_are_exact) {
     rng random(17);
     workbench bench;
     gpu_bench gpu;
-    std::uint64_t seed = 0, ran[4] = {0, 0, 0, 0};
+    std::uint64_t seed = 0, ran[6] = {};
     for_each_problem(random, [&](const problem &p) {
         if (testing::Test::HasFailure()) return;
         bench.load(p, fill::integers, ++seed);
         bench.run_reference();
-        for (int i = 0; i < 4; ++i) {
+        for (int i = 0; i < 6; ++i) {
             if (!runs(gpu, bench, algorithms[i])) continue;
             ++ran[i];
             ASSERT_EQ(bench.compare_exact(), "") << algorithms[i];
         }
     });
     if (gpu.device().arch.warpgroups) {
-        EXPECT_GT(ran[0], seed / 10);
-        EXPECT_GT(ran[1], seed / 4);
+        EXPECT_GT(ran[0], seed / 14);
+        EXPECT_GT(ran[1], seed / 5);
         EXPECT_GT(ran[2], seed / 2);
+        EXPECT_GT(ran[4], seed / 12);
     }
     EXPECT_GT(ran[3], seed / 2);
+    EXPECT_GT(ran[5], seed / 6);
 }
 
 TEST(cuda_products, reals_within_bound_and_the_same_bits_on_any_grid) {
@@ -129,7 +136,8 @@ TEST(cuda_products, layers_of_networks_are_exact) {
     for (const layer &l : {layer{1, 64, 64, 28, 3, 1, 1, 1}, layer{32, 4, 4, 28, 3, 1, 1, 1},
              layer{1, 3, 64, 56, 7, 2, 3, 1}, layer{1, 256, 192, 14, 1, 1, 0, 1},
              layer{1, 96, 320, 14, 3, 2, 1, 1}, layer{16, 8, 8, 14, 3, 1, 1, 1},
-             layer{1, 136, 128, 7, 3, 1, 1, 1}})
+             layer{1, 136, 128, 7, 3, 1, 1, 1}, layer{1, 3, 32, 113, 3, 2, 1, 1},
+             layer{1, 3, 96, 56, 4, 4, 0, 1}, layer{1, 3, 64, 70, 11, 4, 2, 1}})
         for (const pass what : all_passes)
             for (const data_type type : {data_type::f32, data_type::bf16})
                 for (const data_layout layout : {data_layout::nxc, data_layout::ncx}) {

@@ -1,5 +1,6 @@
 // Operands as products on tensor cores read them: channels next to each other, in whole pieces of
 // 16 bytes, weights with zeros between merged groups.
+#include "fold_args.hpp"
 #include "tensor.cuh"
 
 namespace convgrad::cuda {
@@ -268,6 +269,36 @@ __device__ void merge_weights(const merge_args &p) {
     }
 }
 
+/// Weights as columns of a fold: few, one thread for each.
+template <typename T>
+__device__ void fold_weights(const fold_weights_args &a) {
+    const data_args &p = a.fold.data;
+    const int all = a.rows * a.fold.padded, channels = static_cast<int>(p.out_channels);
+    for (int i = static_cast<int>(blockIdx.x) * threads + static_cast<int>(threadIdx.x); i < all;
+         i += static_cast<int>(gridDim.x) * threads) {
+        const int column = i / a.fold.padded, c = i % a.fold.padded;
+        T v;
+        round_to(v, 0.0f);
+        if (column < a.fold.columns && a.fold.order[column] != fold_no_column
+            && c < p.in_channels) {
+            wide at = c * p.w_in + a.fold.order[column] % channels * p.w_out;
+            for (int d = 2, tap = a.fold.order[column] / channels; d >= 0; --d) {
+                at += tap % static_cast<int>(p.x[d].kernel) * p.w_tap[d];
+                tap /= static_cast<int>(p.x[d].kernel);
+            }
+            v = static_cast<const T *>(a.from)[at];
+        }
+        if constexpr (sizeof(T) == 4) {
+            unsigned large = __float_as_uint(v), small;
+            split(large, small);
+            v = __uint_as_float(large);
+            if (a.fold.small != 0)
+                static_cast<T *>(a.to)[a.fold.small + i] = __uint_as_float(round_tf32(small));
+        }
+        static_cast<T *>(a.to)[i] = v;
+    }
+}
+
 }  // namespace code
 
 #define CONVGRAD_PACK(type, T)                                                                     \
@@ -278,6 +309,10 @@ __device__ void merge_weights(const merge_args &p) {
     extern "C" __global__ void __launch_bounds__(threads)                                          \
         merge_weights_##type(const __grid_constant__ merge_args p) {                               \
         merge_weights<T>(p);                                                                       \
+    }                                                                                              \
+    extern "C" __global__ void __launch_bounds__(threads)                                          \
+        fold_weights_##type(const __grid_constant__ fold_weights_args p) {                         \
+        fold_weights<T>(p);                                                                        \
     }
 extern "C" __global__ void __launch_bounds__(threads)
     turn_f32(const __grid_constant__ pack_args p) {
