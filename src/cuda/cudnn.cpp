@@ -134,7 +134,7 @@ struct frame {
     }
     /// Of what surrounds cuDNN: short kernels, and weights that are put in order.
     [[nodiscard]] double seconds(const problem &p, const architecture &on) const {
-        constexpr double short_kernel = 2e-6;
+        constexpr double short_kernel = 2.7e-6;
         const int kernels =
             is_weights(p) ? (careful || !in_order ? 1 : 0) : (careful ? 2 : 0) + (in_order ? 0 : 1);
         return kernels * short_kernel
@@ -230,16 +230,16 @@ private:
             place.weights.dst = data.dst;
             place.from = theirs.weights;
             place.out = data.weights;
-            const wide elements = p.groups * p.oc * p.ic * taps_of(p);
-            on.launch(of_type(kernel::care_weights_f32, p.type),
-                std::min<wide>(cover(elements, care_threads), most_place_blocks), care_threads,
-                &place);
+            const wide each = frame_.in_order ? 16 / static_cast<wide>(size_of(p.type)) : 1,
+                       threads = cover(p.groups * p.oc * p.ic * taps_of(p), each);
+            on.launch(of_type(kernel::care_weights_f32, p.type), cover(threads, care_threads),
+                care_threads, &place);
         }
         if (p.diff_bias != conv::bias_gradient::none)
             frame_.bias.finish(bias_of(p), data, room + frame_.bias_at, on);
     }
 
-    static constexpr wide care_blocks = 264, most_place_blocks = 4096;
+    static constexpr wide care_blocks = 264;
 
     problem problem_;
     frame frame_;
@@ -258,7 +258,12 @@ bool has_cudnn(const architecture &on) {
 std::string refuse_cudnn(const problem &p) {
     if (p.type == data_type::f32 && p.math != math_mode::fast) return "f32 in `fast` only";
     if (p.out_type != p.type) return "gradients of the inputs' type only";
-    if (p.groups > 1 && (p.ic == 1 || p.oc == 1)) return "dense layers only";
+    // With groups, cuDNN multiplies values of one by zeros of another, which care would have to
+    // look for in all of the input.
+    if (p.groups > 1) return "one group only";
+    if (const wide piece = 16 / static_cast<wide>(size_of(p.type));
+        p.ic % piece != 0 || p.oc % piece != 0)
+        return "channels that are whole pieces of 16 bytes only";
     if (!fits_32_bits(p)) return "sizes need 64-bit indices";
     if (has_empty_tensor(p)) return "an empty tensor";
     if (!is_weights(p) && (p.bias || p.add || p.relu || p.accumulate))

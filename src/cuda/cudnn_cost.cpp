@@ -2,83 +2,88 @@
 
 #include <algorithm>
 
+#include "cuda/bulk.hpp"
+
 namespace convgrad::cuda {
 namespace {
 
 using conv::pass;
 using conv::problem;
 
-/// Rates of cuDNN 9.19 in terms of an architecture's, on layers that fill a device.
-struct rates {
-    static constexpr double products = 0.71;      // 16-bit; TF32 half as many
-    static constexpr double tf32_gradient = 0.6;  // weights gradients in TF32, of that
-    static constexpr double narrow = 0.68;        // of tiles for up to 64 channels
-    static constexpr double memory = 0.86;
-    static constexpr double turning = 4.4;  // bytes for each of a tensor that is turned
-    static constexpr double start = 3e-6;
-    static constexpr double turning_start = 4e-6;
-    static constexpr double split_sums = 8e-6;  // few tiles: sums of parts
-    static constexpr double odd_planes = 2.9;   // 1x1 on planes that 16 bytes do not divide
-};
+// By cuDNN 9.19 on an H200 (the engines that it puts first, 20 layers in both layouts).
+constexpr wide tile = 128, narrow_tile = 64;  // positions by channels
+constexpr double memory_share = 0.86;
+constexpr double strided_data = 1.5;  // data gradients with a stride
+constexpr double strided_taps = 1.2;  // other passes of 16-bit types
+// Own kernels are taken where both are as fast; those for one TF32 product are predicted to be up
+// to 1.6 times as fast as they are (1x1 layers to many channels), and were slower on 57 of 60
+// layers.
+constexpr double preference = 1.05, tf32_preference = 0.85;
 
-constexpr wide tile = 128;  // positions by channels
-constexpr wide tiles_of_device = 132;
+/// Shares of what tensor cores multiply.
+struct share {
+    double wide_tiles, narrow_tiles, pointwise;
+};
+share share_of(const problem &p) {
+    if (p.type != data_type::f32) return {0.8, 0.47, 1};
+    return p.what == pass::backward_weights ? share{0.42, 0.22, 0.42} : share{0.8, 0.47, 0.72};
+}
 
 bool is_pointwise(const problem &p) {
     bool found = true;
-    for (const conv::axis &a : p.x) found = found && a.kernel == 1 && a.stride == 1 && a.pad == 0;
-    return found && p.groups == 1;
+    for (const conv::axis &a : p.x) found = found && a.kernel == 1 && a.pad == 0;
+    return found;
+}
+bool has_stride(const problem &p) {
+    return p.x[0].stride > 1 || p.x[1].stride > 1 || p.x[2].stride > 1;
 }
 
-wide plane_of(const problem &p, bool src) {
-    wide all = 1;
-    for (const conv::axis &a : p.x) all *= src ? a.src : a.dst;
-    return all;
-}
-
-/// Multiply-adds, with what whole tiles hold beyond the problem's.
-double tiled_macs(const problem &p, wide &tiles) {
+/// Of products, in rounds of tiles; a weights gradient of few tiles is cut into parts.
+double product_seconds(const problem &p, bool pointwise) {
     const bool weights = p.what == pass::backward_weights;
-    const wide columns = is_backward(p) ? p.ic : p.oc;
-    const wide rows = weights ? taps_of(p) * p.ic : p.mb * plane_of(p, is_backward(p));
-    // Fewer channels than 8 are padded, groups computed one by one.
-    const auto padded = [](wide n) { return cover(n, 8) * 8; };
-    const wide wide_columns =
-        cover(columns, columns <= 64 ? 64 : tile) * (columns <= 64 ? 64 : tile);
-    tiles = cover(rows, tile) * cover(columns, tile) * p.groups;
-    const double depth =
-        weights ? static_cast<double>(positions_of(p))
-                : static_cast<double>(taps_of(p) * padded(is_backward(p) ? p.oc : p.ic));
-    double all = static_cast<double>(cover(rows, tile) * tile)
-                 * static_cast<double>(wide_columns * p.groups) * depth;
-    // Taps that a stride leaves out.
-    if (is_backward(p))
-        for (const conv::axis &a : p.x) all /= static_cast<double>(std::min(a.stride, a.kernel));
-    const double full = weights
-                            ? 1
-                            : std::max(1.0, static_cast<double>(tiles_of_device)
-                                                / static_cast<double>(std::max<wide>(1, tiles)));
-    return all * full;
+    const wide columns = is_backward(p) ? p.ic : p.oc,
+               across = columns <= narrow_tile ? narrow_tile : tile,
+               depth = weights ? positions_of(p) : taps_of(p) * (is_backward(p) ? p.oc : p.ic),
+               rows = weights ? taps_of(p) * p.ic : positions_of(p);
+    const wide tiles = cover(rows, tile) * cover(columns, across);
+    const double rounds = weights ? static_cast<double>(tiles) / nominal::multiprocessors
+                                  : static_cast<double>(nominal::rounds(tiles));
+    const share s = share_of(p);
+    const double rate = nominal::products * nominal::clock * (p.type == data_type::f32 ? 0.5 : 1)
+                        * (pointwise                ? s.pointwise
+                            : across == narrow_tile ? s.narrow_tiles
+                                                    : s.wide_tiles);
+    constexpr double sums = 14e-6, pointwise_sums = 5e-6;  // of parts
+    const bool cut = weights && tiles < nominal::multiprocessors;
+    return rounds * static_cast<double>(depth) * static_cast<double>(tile * across) / rate
+           + (!cut         ? 0
+               : pointwise ? pointwise_sums
+                           : sums);
+}
+
+/// Planes are turned to channels side by side and back, but for 1x1 layers, which have kernels of
+/// their own where planes are whole pieces.
+double planes_seconds(const problem &p, const architecture &on, bool pointwise, double seconds) {
+    const bool f32 = p.type == data_type::f32;
+    if (pointwise && !has_stride(p)) {
+        const wide plane = p.x[0].src * p.x[1].src * p.x[2].src;
+        return seconds * (plane % 16 == 0 ? 1.1 : f32 ? 1.7 : 2.9);
+    }
+    return seconds + (f32 ? 8e-6 : 7e-6) + (f32 ? 2.2 : 3.4) * least_bytes(p) / on.memory;
 }
 
 }  // namespace
 
 double cudnn_seconds(const problem &p, const architecture &on, bool channels_last) {
-    const bool weights = p.what == pass::backward_weights, f32 = p.type == data_type::f32;
-    wide tiles = 0;
-    const double macs = tiled_macs(p, tiles);
-    double rate = on.tensor * rates::products * (f32 ? 0.5 : 1);
-    if (weights && f32) rate *= rates::tf32_gradient;
-    if ((is_backward(p) ? p.ic : p.oc) <= 64 && !is_pointwise(p)) rate *= rates::narrow;
+    const bool pointwise = is_pointwise(p);
     double seconds =
-        rates::start + std::max(macs / rate, least_bytes(p) / (on.memory * rates::memory));
-    if (weights && tiles < tiles_of_device) seconds += rates::split_sums;
-    if (channels_last) return seconds;
-    // Planes are turned, but for 1x1 layers.
-    const wide whole = 16 / static_cast<wide>(size_of(p.type));
-    if (is_pointwise(p))
-        return plane_of(p, true) % whole == 0 ? seconds : seconds * rates::odd_planes;
-    return seconds + rates::turning_start + rates::turning * least_bytes(p) / on.memory;
+        4.5e-6
+        + std::max(product_seconds(p, pointwise), least_bytes(p) / (on.memory * memory_share));
+    const bool f32 = p.type == data_type::f32;
+    if (has_stride(p) && is_backward(p)) seconds *= strided_data;
+    if (has_stride(p) && !is_backward(p) && !pointwise && !f32) seconds *= strided_taps;
+    if (!channels_last) seconds = planes_seconds(p, on, pointwise, seconds);
+    return seconds * (f32 ? tf32_preference : preference);
 }
 
 }  // namespace convgrad::cuda

@@ -13,7 +13,9 @@ std::string version_text(std::size_t version) {
 }
 
 /// Whether an engine gives the same bits each time, of sums that are as exact as a direct sum's.
+/// Some that are not on tensor cores sum in 16 bits, or by Winograd's method, and have no note.
 bool is_wanted(const cudnn_engine &e) {
+    if (!e.has(cudnn_note::tensor_core)) return false;
     for (const cudnn_note unwanted : {cudnn_note::not_deterministic, cudnn_note::down_converts,
              cudnn_note::reduces_precision, cudnn_note::fft, cudnn_note::winograd,
              cudnn_note::winograd_4x4, cudnn_note::winograd_6x6, cudnn_note::winograd_13x13})
@@ -68,13 +70,12 @@ std::unique_ptr<const cudnn_device::found> cudnn_device::search(const question &
     const relaxed_capture allowed;
     const cudnn_operation operation(
         asked.problem, asked.channels_last, asked.weights_type, handle_);
-    for (const cudnn_heuristics mode : {cudnn_heuristics::usual, cudnn_heuristics::fallback})
-        for (const cudnn_engine &e : operation.engines(mode)) {
-            if (!is_wanted(e)) continue;
-            cudnn_execution ready(e, handle_);
-            if (!ready.is_ready() || ready.workspace() > asked.workspace_limit) continue;
-            return std::make_unique<const found>(found{std::move(ready), e.number});
-        }
+    for (const cudnn_engine &e : operation.engines()) {
+        if (!is_wanted(e)) continue;
+        cudnn_execution ready(e, handle_);
+        if (!ready.is_ready() || ready.workspace() > asked.workspace_limit) continue;
+        return std::make_unique<const found>(found{std::move(ready), e.number});
+    }
     return nullptr;
 }
 

@@ -180,10 +180,11 @@ cudnn_operation::cudnn_operation(
              && graph_.finalize();
 }
 
-std::vector<cudnn_engine> cudnn_operation::engines(cudnn_heuristics mode) const {
+std::vector<cudnn_engine> cudnn_operation::engines() const {
     cudnn_object asked(cudnn_kind::heuristics);
     if (!known_ || !asked.set(cudnn_attribute::heuristics_graph, graph_)
-        || !asked.set(cudnn_attribute::heuristics_mode, cudnn_type::heuristics_mode, 1, &mode)
+        || !asked.set(
+            cudnn_attribute::heuristics_mode, cudnn_type::heuristics_mode, 1, &cudnn_heuristics_a)
         || !asked.finalize())
         return {};
     std::vector<cudnn_engine> found(static_cast<std::size_t>(

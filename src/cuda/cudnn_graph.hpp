@@ -54,10 +54,8 @@ public:
     cudnn_operation(
         const conv::problem &p, bool channels_last, data_type weights_type, cudnn_handle handle);
 
-    /// Whether cuDNN knows such an operation.
-    [[nodiscard]] bool is_known() const { return known_; }
-    /// Best first.
-    [[nodiscard]] std::vector<cudnn_engine> engines(cudnn_heuristics mode) const;
+    /// Best first, by cuDNN's heuristics.
+    [[nodiscard]] std::vector<cudnn_engine> engines() const;
 
 private:
     cudnn_object src_, weights_, dst_, convolution_, operation_, graph_;

@@ -31,7 +31,6 @@ enum class cudnn_kind : int {
 enum class cudnn_type : int {
     handle = 0,
     data_type = 1,
-    boolean = 2,
     int64 = 3,
     f32 = 4,
     pointer = 6,
@@ -39,7 +38,6 @@ enum class cudnn_type : int {
     heuristics_mode = 8,
     numerical_note = 11,
     descriptor = 15,
-    behavior_note = 19,
 };
 enum class cudnn_attribute : int {
     convolution_sums = 100,
@@ -75,10 +73,8 @@ enum class cudnn_attribute : int {
     pack_workspace = 1003,
     engine_number = 1301,
     engine_numerical_notes = 1303,
-    engine_behavior_notes = 1305,
 };
 enum class cudnn_element : int { f32 = 0, f16 = 2, bf16 = 9 };
-enum class cudnn_heuristics : int { instant = 0, thorough = 1, fallback = 2, usual = 3 };
 enum class cudnn_note : int {
     tensor_core = 0,
     down_converts = 1,
@@ -92,6 +88,7 @@ enum class cudnn_note : int {
     count = 10,
 };
 constexpr int cudnn_cross_correlation = 1;
+constexpr int cudnn_heuristics_a = 3;  // engines by the time that cuDNN expects
 
 /// Its functions, by their names there.
 struct cudnn_library {

@@ -67,32 +67,48 @@ __device__ void care_data(const care_data_args &q) {
     }
 }
 
+/// Element i, put in its place.
 template <typename T>
-__device__ void care_weights(const care_weights_args &q) {
+__device__ void place_weight(const care_weights_args &q, wide i) {
     const weights_args &p = q.weights;
     const int taps = static_cast<int>(p.taps), ic = static_cast<int>(p.ic), of_row = taps * ic;
-    const wide all = p.groups * p.oc * of_row;
-    const T *const from = static_cast<const T *>(q.from);
-    for (wide i = static_cast<wide>(blockIdx.x) * care_threads + threadIdx.x; i < all;
-         i += static_cast<wide>(gridDim.x) * care_threads) {
-        float v = to_f32(from[i]);
-        const bool wrong = q.careful != 0 && !is_finite(v);
-        if (q.from == q.out && !wrong) continue;
-        const wide row = i / of_row, group = row / p.oc, o = row % p.oc;
-        const int rest = static_cast<int>(i % of_row),
-                  c = q.taps_last != 0 ? rest / taps : rest % ic,
-                  tap = q.taps_last != 0 ? rest % taps : rest / ic;
-        if (wrong)
-            v = careful_weight<T, true>(
-                p, group, o, static_cast<wide>(tap) * ic + c, 0, p.positions, 0.0f);
-        wide at = group * q.group_stride + o * q.out_stride + c * q.in_stride;
-        for (int d = 2, k = tap; d >= 0; --d) {
-            at += k % static_cast<int>(p.x[d].kernel) * q.tap_strides[d];
-            k /= static_cast<int>(p.x[d].kernel);
-        }
-        T *const out = static_cast<T *>(q.out) + at;
-        if (q.accumulate != 0) v += to_f32(*out);
-        round_to(*out, v);
+    float v = to_f32(static_cast<const T *>(q.from)[i]);
+    const wide row = i / of_row, group = row / p.oc, o = row % p.oc;
+    const int rest = static_cast<int>(i % of_row), c = q.taps_last != 0 ? rest / taps : rest % ic,
+              tap = q.taps_last != 0 ? rest % taps : rest / ic;
+    if (q.careful != 0 && !is_finite(v))
+        v = careful_weight<T, true>(
+            p, group, o, static_cast<wide>(tap) * ic + c, 0, p.positions, 0.0f);
+    wide at = group * q.group_stride + o * q.out_stride + c * q.in_stride;
+    for (int d = 2, k = tap; d >= 0; --d) {
+        at += k % static_cast<int>(p.x[d].kernel) * q.tap_strides[d];
+        k /= static_cast<int>(p.x[d].kernel);
+    }
+    T *const out = static_cast<T *>(q.out) + at;
+    if (q.accumulate != 0) v += to_f32(*out);
+    round_to(*out, v);
+}
+
+/// Where all lie in their places, 16 bytes are looked at at once: there are whole pieces of them.
+template <typename T>
+__device__ void care_weights(const care_weights_args &q) {
+    constexpr int piece = 16 / sizeof(T);
+    const weights_args &p = q.weights;
+    const wide all = p.groups * p.oc * p.taps * p.ic,
+               first = static_cast<wide>(blockIdx.x) * care_threads + threadIdx.x,
+               step = static_cast<wide>(gridDim.x) * care_threads;
+    if (q.from != q.out) {
+        for (wide i = first; i < all; i += step) place_weight<T>(q, i);
+        return;
+    }
+    for (wide i = first; i < all / piece; i += step) {
+        const uint4 v = static_cast<const uint4 *>(q.from)[i];
+        const T *const values = reinterpret_cast<const T *>(&v);
+        bool fine = true;
+#pragma unroll
+        for (int e = 0; e < piece; ++e) fine = fine && is_finite(to_f32(values[e]));
+        if (fine) continue;
+        for (int e = 0; e < piece; ++e) place_weight<T>(q, i * piece + e);
     }
 }
 
