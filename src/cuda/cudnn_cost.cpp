@@ -13,11 +13,12 @@ using conv::problem;
 // By cuDNN 9.19 on an H200 (the engines that it puts first, 20 layers in both layouts).
 constexpr wide tile = 128, narrow_tile = 64;  // positions by channels
 constexpr double memory_share = 0.86;
-constexpr double strided_data = 1.5;  // data gradients with a stride
-constexpr double strided_taps = 1.2;  // other passes of 16-bit types
+constexpr double hopper_tensor = 400e12;  // architecture::tensor there; others by the same shares
+constexpr double strided_data = 1.5;      // data gradients with a stride
+constexpr double strided_taps = 1.2;      // other passes of 16-bit types
 // Own kernels are taken where both are as fast; those for one TF32 product are predicted to be up
-// to 1.6 times as fast as they are (1x1 layers to many channels), and were slower on 57 of 60
-// layers.
+// to 1.6 times as fast as they are (1x1 layers to many channels), and were slower in 95 of 96
+// passes.
 constexpr double preference = 1.05, tf32_preference = 0.85;
 
 /// Shares of what tensor cores multiply.
@@ -39,7 +40,7 @@ bool has_stride(const problem &p) {
 }
 
 /// Of products, in rounds of tiles; a weights gradient of few tiles is cut into parts.
-double product_seconds(const problem &p, bool pointwise) {
+double product_seconds(const problem &p, const architecture &on, bool pointwise) {
     const bool weights = p.what == pass::backward_weights;
     const wide columns = is_backward(p) ? p.ic : p.oc,
                across = columns <= narrow_tile ? narrow_tile : tile,
@@ -49,10 +50,11 @@ double product_seconds(const problem &p, bool pointwise) {
     const double rounds = weights ? static_cast<double>(tiles) / nominal::multiprocessors
                                   : static_cast<double>(nominal::rounds(tiles));
     const share s = share_of(p);
-    const double rate = nominal::products * nominal::clock * (p.type == data_type::f32 ? 0.5 : 1)
-                        * (pointwise                ? s.pointwise
-                            : across == narrow_tile ? s.narrow_tiles
-                                                    : s.wide_tiles);
+    const double of_tile = pointwise               ? s.pointwise
+                           : across == narrow_tile ? s.narrow_tiles
+                                                   : s.wide_tiles;
+    const double rate = nominal::products * nominal::clock * (on.tensor / hopper_tensor)
+                        * (p.type == data_type::f32 ? 0.5 : 1) * of_tile;
     constexpr double sums = 14e-6, pointwise_sums = 5e-6;  // of parts
     const bool cut = weights && tiles < nominal::multiprocessors;
     return rounds * static_cast<double>(depth) * static_cast<double>(tile * across) / rate
@@ -78,7 +80,7 @@ double cudnn_seconds(const problem &p, const architecture &on, bool channels_las
     const bool pointwise = is_pointwise(p);
     double seconds =
         4.5e-6
-        + std::max(product_seconds(p, pointwise), least_bytes(p) / (on.memory * memory_share));
+        + std::max(product_seconds(p, on, pointwise), least_bytes(p) / (on.memory * memory_share));
     const bool f32 = p.type == data_type::f32;
     if (has_stride(p) && is_backward(p)) seconds *= strided_data;
     if (has_stride(p) && !is_backward(p) && !pointwise && !f32) seconds *= strided_taps;
