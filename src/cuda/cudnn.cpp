@@ -87,6 +87,13 @@ bool lie_ordered(const problem &ordered) {
     return ordered.groups == 1 || ordered.weights.g == next * ordered.oc;
 }
 
+/// Engine 47 of cuDNN 9.19 (f16 on planes) loses infinities; those for 1x1 layers are others.
+bool is_pointwise(const problem &p) {
+    bool found = true;
+    for (const conv::axis &a : p.x) found = found && a.kernel == 1 && a.stride == 1 && a.pad == 0;
+    return found;
+}
+
 /// Whether zeros that are no numbers may have a part in sums: padding, or what lies between
 /// gradients of positions that are a stride apart.
 bool may_meet_zeros(const problem &p) {
@@ -276,6 +283,8 @@ std::string refuse_cudnn(const problem &p) {
     }
     const std::optional<bool> last = channels_last(p);
     if (!last) return "data that is neither dense planes nor dense channels side by side";
+    if (!*last && p.type != data_type::f32 && !is_weights(p) && !is_pointwise(p))
+        return "planes of 16-bit types by 1x1 layers only";
     if (!ordered_weights(p, *last)) return "weights whose taps are not one step apart";
     return {};
 }

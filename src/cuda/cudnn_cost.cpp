@@ -15,11 +15,11 @@ constexpr wide tile = 128, narrow_tile = 64;  // positions by channels
 constexpr double memory_share = 0.86;
 constexpr double hopper_tensor = 400e12;  // architecture::tensor there; others by the same shares
 constexpr double strided_data = 1.5;      // data gradients with a stride
-constexpr double strided_taps = 1.2;      // other passes of 16-bit types
+constexpr double strided_taps = 1.3;      // other passes of 16-bit types
 // Own kernels are taken where both are as fast; those for one TF32 product are predicted to be up
-// to 1.6 times as fast as they are (1x1 layers to many channels), and were slower in 95 of 96
-// passes.
-constexpr double preference = 1.05, tf32_preference = 0.85;
+// to 1.6 times as fast as they are (1x1 layers to many channels), on planes with a stride 3 times,
+// and were slower in 95 of 96 passes.
+constexpr double preference = 1.05, tf32_preference = 0.75;
 
 /// Shares of what tensor cores multiply.
 struct share {
@@ -69,7 +69,7 @@ double planes_seconds(const problem &p, const architecture &on, bool pointwise, 
     const bool f32 = p.type == data_type::f32;
     if (pointwise && !has_stride(p)) {
         const wide plane = p.x[0].src * p.x[1].src * p.x[2].src;
-        return seconds * (plane % 16 == 0 ? 1.1 : f32 ? 1.7 : 2.9);
+        return seconds * (plane % 16 == 0 ? 1.1 : f32 ? 1.7 : 3.2);
     }
     return seconds + (f32 ? 8e-6 : 7e-6) + (f32 ? 2.2 : 3.4) * least_bytes(p) / on.memory;
 }

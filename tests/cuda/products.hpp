@@ -15,7 +15,7 @@ inline constexpr layer layers[] = {{1, 64, 64, 9, 3, 1, 1, 1}, {1, 40, 72, 7, 3,
     {1, 16, 16, 11, 4, 4, 0, 1}, {1, 24, 17, 8, 3, 1, 5, 1}, {1, 9, 8, 10, 3, 1, 2, 2},
     {8, 4, 4, 9, 3, 1, 1, 1}, {4, 8, 8, 10, 3, 2, 1, 1}, {6, 16, 16, 7, 3, 1, 1, 1},
     {3, 32, 32, 6, 3, 1, 1, 1}, {5, 4, 8, 8, 5, 1, 2, 1}, {12, 3, 5, 9, 3, 1, 0, 1},
-    {2, 36, 20, 6, 3, 3, 1, 1}};
+    {2, 36, 20, 6, 3, 3, 1, 1}, {1, 64, 128, 15, 1, 1, 0, 1}, {1, 136, 64, 8, 1, 1, 0, 1}};
 inline constexpr conv::pass all_passes[] = {
     conv::pass::forward, conv::pass::backward_data, conv::pass::backward_weights};
 inline constexpr data_type all_types[] = {data_type::f32, data_type::bf16, data_type::f16};
