@@ -87,7 +87,6 @@ bool lie_ordered(const problem &ordered) {
     return ordered.groups == 1 || ordered.weights.g == next * ordered.oc;
 }
 
-/// Engine 47 of cuDNN 9.19 (f16 on planes) loses infinities; those for 1x1 layers are others.
 bool is_pointwise(const problem &p) {
     bool found = true;
     for (const conv::axis &a : p.x) found = found && a.kernel == 1 && a.stride == 1 && a.pad == 0;
@@ -271,6 +270,9 @@ std::string refuse_cudnn(const problem &p) {
     if (const wide piece = 16 / static_cast<wide>(size_of(p.type));
         p.ic % piece != 0 || p.oc % piece != 0)
         return "channels that are whole pieces of 16 bytes only";
+    // Engines for few channels lose infinities (f16).
+    if (constexpr dim least = 32; p.type != data_type::f32 && std::min(p.ic, p.oc) < least)
+        return "16-bit types from 32 channels on";
     if (!fits_32_bits(p)) return "sizes need 64-bit indices";
     if (has_empty_tensor(p)) return "an empty tensor";
     if (!is_weights(p) && (p.bias || p.add || p.relu || p.accumulate))

@@ -267,8 +267,9 @@ TEST(cudnn, random_problems) {
         problem p = plain(random_problem(random, 3e5));
         p.math = math_mode::fast;
         p.groups = 1;
-        p.ic = (p.ic + 8) / 8 * 8;
-        p.oc = (p.oc + 8) / 8 * 8;
+        const dim least = p.type == data_type::f32 ? 8 : 32;
+        p.ic = std::max(least, (p.ic + 7) / 8 * 8);
+        p.oc = std::max(least, (p.oc + 7) / 8 * 8);
         const data_layout layout = random.pick({data_layout::nxc, data_layout::ncx});
         set_layouts(p, layout, random.pick({weights_layout::oix, weights_layout::xio}), layout);
         const fill how = seed % 2 == 0 ? fill::integers : fill::reals;
