@@ -12,6 +12,7 @@ const engine &engine_cache::get(const engine_choice &choice) {
     engine_options options;
     options.kind = choice.kind;
     options.device = choice.device;
+    options.cudnn = choice.cudnn;
     if (choice.kind == engine_kind::cpu) {
         options.threads = choice.threads;
         options.max_isa = choice.max_isa;

@@ -43,9 +43,9 @@ std::string sets_in(cpu::capabilities has) {
 
 std::string environment() {
     std::vector<std::string> set;
-    for (const char *name : {"CONVGRAD_MAX_ISA", "CONVGRAD_NUM_THREADS"})
+    for (const char *name : {"CONVGRAD_MAX_ISA", "CONVGRAD_NUM_THREADS", "CONVGRAD_CUDNN"})
         if (const char *value = std::getenv(name)) set.push_back(fmt::format("{}={}", name, value));
-    return set.empty() ? "CONVGRAD_MAX_ISA, CONVGRAD_NUM_THREADS not set"
+    return set.empty() ? "CONVGRAD_MAX_ISA, CONVGRAD_NUM_THREADS, CONVGRAD_CUDNN not set"
                        : fmt::format("{}", fmt::join(set, " "));
 }
 

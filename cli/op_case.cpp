@@ -251,7 +251,8 @@ std::string_view weights_text(const op_case &c) {
 }
 
 std::string engine_name(const engine_choice &on) {
-    return on.kind == engine_kind::cpu ? "cpu" : fmt::format("cuda:{}", on.device);
+    if (on.kind == engine_kind::cpu) return "cpu";
+    return fmt::format("cuda:{}{}", on.device, on.cudnn ? cudnn_suffix : "");
 }
 
 std::string selecting_options(const op_case &c, int engine_threads) {

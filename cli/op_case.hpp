@@ -18,6 +18,9 @@
 
 namespace convgrad::cli {
 
+/// Behind the name of a CUDA engine that may use cuDNN.
+inline constexpr std::string_view cudnn_suffix = "+cudnn";
+
 /// Settings of the engine that runs a case.
 struct engine_choice {
     int threads = 0;  // 0: as many as the library takes by itself
@@ -25,6 +28,7 @@ struct engine_choice {
     math_mode math = math_mode::accurate;
     engine_kind kind = engine_kind::cpu;  // another one has neither threads nor instruction sets
     int device = 0;
+    bool cudnn = false;
 
     friend auto operator<=>(const engine_choice &, const engine_choice &) = default;
 };

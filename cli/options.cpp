@@ -98,18 +98,24 @@ std::vector<isa> parse_isas(std::string_view text) {
 /// An engine by its name, without its settings.
 engine_place parse_place(const std::string &part) {
     engine_place on;
-    const std::string name = part.substr(0, part.find(':'));
-    const bool numbered = name.size() < part.size();
+    std::string text = part;
+    if (text.size() > cudnn_suffix.size()
+        && same_letters(text.substr(text.size() - cudnn_suffix.size()), cudnn_suffix)) {
+        on.cudnn = true;
+        text.resize(text.size() - cudnn_suffix.size());
+    }
+    const std::string name = text.substr(0, text.find(':'));
+    const bool numbered = name.size() < text.size();
     bool known = same_letters(part, "cpu");
     if (same_letters(name, "cuda")) {
         on.kind = engine_kind::cuda;
         known = !numbered
-                || (read_number(std::string_view(part).substr(name.size() + 1), on.device)
+                || (read_number(std::string_view(text).substr(name.size() + 1), on.device)
                     && on.device >= 0);
     }
     if (!known)
-        throw usage_error(
-            fmt::format("--engine {}: expected cpu, cuda or cuda:N, a device from 0", part));
+        throw usage_error(fmt::format(
+            "--engine {}: expected cpu, cuda or cuda:N, a device from 0, or cuda+cudnn", part));
     return on;
 }
 
@@ -194,7 +200,7 @@ choices parse_choices(const selection_options &options) {
                     for (int n : threads) c.engines.push_back({n, set, mode, on.kind, on.device});
         else
             for (math_mode mode : modes)
-                c.engines.push_back({0, isa::portable, mode, on.kind, on.device});
+                c.engines.push_back({0, isa::portable, mode, on.kind, on.device, on.cudnn});
     }
     const bool any_cpu = std::any_of(places.begin(), places.end(),
         [](const engine_place &on) { return on.kind == engine_kind::cpu; });
@@ -374,7 +380,7 @@ engine_place parse_one_engine(std::string_view text) {
 void require_engine(const engine_place &place) {
     if (place.kind == engine_kind::cpu) return;
     try {
-        const engine probe({.kind = place.kind, .device = place.device});
+        const engine probe({.kind = place.kind, .device = place.device, .cudnn = place.cudnn});
     } catch (const error &e) {
         throw usage_error(fmt::format("--engine cuda:{}: {}", place.device, e.what()));
     }

@@ -44,9 +44,11 @@ void add_output_options(CLI::App &app, output_options &options);
 struct engine_place {
     engine_kind kind = engine_kind::cpu;
     int device = 0;
+    bool cudnn = false;
     friend bool operator==(const engine_place &, const engine_place &) = default;
 };
-inline constexpr const char *engine_help = "cpu, cuda or cuda:N (a GPU's number); default: cpu";
+inline constexpr const char *engine_help =
+    "cpu, cuda or cuda:N (a GPU's number), cuda+cudnn (cuDNN may compute too); default: cpu";
 inline constexpr std::string_view cpu_settings_without_cpu =
     "--threads and --isa are for the CPU, which --engine does not name";
 /// The one engine that a text names; empty: the CPU. Throws usage_error.

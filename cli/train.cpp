@@ -42,6 +42,7 @@ engine_choice choose_engine(const train_options &options) {
     const engine_place place = parse_one_engine(options.engine_name);
     chosen.kind = place.kind;
     chosen.device = place.device;
+    chosen.cudnn = place.cudnn;
     if (chosen.kind != engine_kind::cpu && (options.threads != 0 || !options.isa_name.empty()))
         throw usage_error(std::string(cpu_settings_without_cpu));
     require_engine(place);

@@ -1,7 +1,7 @@
-// Times of layers on a GPU: convgrad_cuda_bench < LAYERS, one a line:
+// Times of layers on a GPU: convgrad_cuda_bench [--cudnn] < LAYERS, one a line:
 //   name mb groups ic oc size kernel stride pad type layout [math [algorithm]]
-// (size, kernel, stride and pad as one number for both axes, or as two: 1x4096)
-// (passes that the algorithm does not take are left out)
+// (size, kernel, stride and pad as one number for both axes, or as two: 1x4096; passes that the
+// algorithm does not take are left out; --cudnn: an installed cuDNN may compute)
 // with channels per group, type f32, bf16 or f16, layout nxc or ncx. Writes comma-separated values:
 // name, pass, type, layout, algorithm, milliseconds (median), share of the copy rate, TFLOP/s.
 #include <algorithm>
@@ -15,6 +15,7 @@
 
 #include <convgrad/error.hpp>
 
+#include "cuda/cudnn_device.hpp"
 #include "cuda/plan.hpp"
 
 namespace convgrad {
@@ -177,7 +178,8 @@ bool read(const std::string &line, layer &l) {
     return true;
 }
 
-void measure(const functions &cu, cuda::lane &lane, layer &l, double copy_rate) {
+void measure(const functions &cu, cuda::lane &lane, const cuda::architecture &arch, layer &l,
+    double copy_rate) {
     problem &p = l.p;
     const std::size_t element = p.type == data_type::f32 ? 4 : 2;
     const auto bytes = [&](dim n) { return static_cast<std::size_t>(n) * element; };
@@ -189,7 +191,7 @@ void measure(const functions &cu, cuda::lane &lane, layer &l, double copy_rate) 
         p.what = what;
         std::unique_ptr<const engines::plan> plan;
         try {
-            plan = cuda::make_plan(p, lane.on().arch, {.only_algorithm = l.algorithm});
+            plan = cuda::make_plan(p, arch, {.only_algorithm = l.algorithm});
         } catch (const error &e) {
             if (l.algorithm.empty()) throw;
             std::fprintf(stderr, "%s: %s\n", l.name.c_str(), e.what());
@@ -207,8 +209,11 @@ void measure(const functions &cu, cuda::lane &lane, layer &l, double copy_rate) 
     }
 }
 
-int run() {
+int run(bool cudnn) {
     const cuda::device &device = cuda::the_device(0);
+    cuda::architecture arch = device.arch;
+    if (cudnn) arch.cudnn_here = &cuda::cudnn_device::of(device);
+    arch.cudnn = cudnn;
     const cuda::current here(device);
     CUstream stream = nullptr;
     must(cuda::the_driver().cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
@@ -228,7 +233,7 @@ int run() {
     }
     for (std::string line; std::getline(std::cin, line);) {
         layer l;
-        if (read(line, l)) measure(cu, lane, l, copy_rate);
+        if (read(line, l)) measure(cu, lane, arch, l, copy_rate);
     }
     return 0;
 }
@@ -236,9 +241,9 @@ int run() {
 }  // namespace
 }  // namespace convgrad
 
-int main() {
+int main(int count, char **arguments) {
     try {
-        return convgrad::run();
+        return convgrad::run(count > 1 && std::string_view(arguments[1]) == "--cudnn");
     } catch (const std::exception &e) {
         std::fprintf(stderr, "%s\n", e.what());
         return 1;

@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 """Layers on a GPU, ours and cuDNN's through PyTorch, in one run: a table of times and ratios.
 
-    compare_torch.py CONVGRAD_CUDA_BENCH [LAYERS]
+    compare_torch.py [--cudnn] CONVGRAD_CUDA_BENCH [LAYERS]
 
 LAYERS has one layer a line, as convgrad_cuda_bench reads them; without, a list of layers of known
 networks. f32 is measured with TF32 off, and with TF32 on where the layer's math mode is fast. Times
-are those of the device, without what calling takes the host."""
+are those of the device, without what calling takes the host. With --cudnn everything is measured a
+second time with cuDNN as one more algorithm of the engine."""
 
 import math
 import subprocess
@@ -72,22 +73,34 @@ def measure(line):
     return {(name, what, kind, layout): median_ms(one, device_alone=True) for what, one in work.items()}
 
 
-def main():
-    lines = open(sys.argv[2]).read().splitlines() if len(sys.argv) > 2 else default_layers()
-    torch.backends.cudnn.benchmark = True
-    ours = subprocess.run([sys.argv[1]], input="\n".join(lines) + "\n", stdout=subprocess.PIPE, text=True, check=True)
-    mine = {}
-    for row in ours.stdout.splitlines():
+def run_bench(program, options, lines):
+    """The rows that convgrad_cuda_bench prints, by layer, pass, type and layout."""
+    done = subprocess.run([program, *options], input="\n".join(lines) + "\n", stdout=subprocess.PIPE, text=True, check=True)
+    rows = {}
+    for row in done.stdout.splitlines():
         name, what, kind, layout, algorithm, ms, share, rate = row.split(",")
-        mine[name, what, kind, layout] = (algorithm, float(ms), float(share), float(rate))
+        rows[name, what, kind, layout] = (algorithm, float(ms), float(share), float(rate))
+    return rows
+
+
+def main():
+    arguments = [a for a in sys.argv[1:] if a != "--cudnn"]
+    lines = open(arguments[1]).read().splitlines() if len(arguments) > 1 else default_layers()
+    torch.backends.cudnn.benchmark = True
+    kinds = [("", [])] + ([(" with cuDNN", ["--cudnn"])] if "--cudnn" in sys.argv else [])
+    ours = [run_bench(arguments[0], options, lines) for _, options in kinds]
     ratios = {}
-    print("layer,pass,type,layout,algorithm,ms,share of copy rate,TFLOP/s,cuDNN ms,cuDNN / ours")
+    print("layer,pass,type,layout,cuDNN ms" + "".join(
+        f",algorithm{kind},ms,share of copy rate,TFLOP/s,cuDNN / ours" for kind, _ in kinds))
     for line in lines:
         for key, theirs in measure(line).items():
-            algorithm, ms, share, rate = mine[key]
-            print(",".join(key) + f",{algorithm},{ms:.4f},{share:.2f},{rate:.1f},{theirs:.4f},{theirs / ms:.2f}", flush=True)
-            family = key[0].split("-")[0]
-            ratios.setdefault((family, key[1], key[2], key[3]), []).append(theirs / ms)
+            text = ",".join(key) + f",{theirs:.4f}"
+            for (kind, _), rows in zip(kinds, ours):
+                algorithm, ms, share, rate = rows[key]
+                text += f",{algorithm},{ms:.4f},{share:.2f},{rate:.1f},{theirs / ms:.2f}"
+                family = key[0].split("-")[0]
+                ratios.setdefault((family, key[1], key[2], key[3] + kind), []).append(theirs / ms)
+            print(text, flush=True)
     for key, all_of in sorted(ratios.items()):
         mean = math.exp(sum(map(math.log, all_of)) / len(all_of))
         print(f"{' '.join(key)}: geometric mean {mean:.2f}, worst {min(all_of):.2f}")

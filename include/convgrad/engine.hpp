@@ -51,6 +51,10 @@ struct engine_options {
     /// and so the order of sums and the last bits of results, may differ from those without the
     /// limit. With the same limit all bits are the same for every number of threads.
     std::size_t workspace_limit = std::numeric_limits<std::size_t>::max();
+    /// CUDA: an installed cuDNN 9 computes dense layers that it is predicted to compute faster, by
+    /// engines that it calls deterministic (docs/cuda.md). Bits then depend on its version.
+    /// CONVGRAD_CUDNN=1 asks for it too. Without it that is an error; a CPU engine takes no notice.
+    bool cudnn = false;
 };
 
 /// Where computation happens. Cheap to copy; copies share state. Of the library's own threads,
@@ -60,8 +64,9 @@ class CONVGRAD_API engine {
 public:
     /// Default settings.
     engine();
-    /// Throws invalid_argument for settings out of range, or a bad value of CONVGRAD_NUM_THREADS or
-    /// CONVGRAD_MAX_ISA; unsupported if the engine of that kind, its driver or a device is missing.
+    /// Throws invalid_argument for settings out of range, or a bad value of CONVGRAD_NUM_THREADS,
+    /// CONVGRAD_MAX_ISA or CONVGRAD_CUDNN; unsupported if the engine of that kind, its driver, a
+    /// device or a library that was asked for is missing.
     explicit engine(const engine_options &options);
     [[nodiscard]] engine_kind kind() const noexcept;
     /// Number of threads that an execution which begins now uses at most.

@@ -1,6 +1,8 @@
 // The library for PyTorch's operators in C++: the table of convgrad/torch/_native/api.hpp.
 #include "../convgrad/torch/_native/api.hpp"
 
+#include <cstdio>
+#include <cstdlib>
 #include <map>
 #include <mutex>
 #include <new>
@@ -67,7 +69,10 @@ bool has_device(int device) {
     try {
         engine_of(device);
         return true;
-    } catch (const error &) {
+    } catch (const error &e) {
+        // PyTorch computes then; whoever asked for more than there is wants to know.
+        if (std::getenv("CONVGRAD_CUDNN") != nullptr)
+            std::fprintf(stderr, "convgrad: %s\n", e.what());
         return false;
     }
 }

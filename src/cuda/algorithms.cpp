@@ -3,6 +3,7 @@
 
 #include "cuda/bulk.hpp"
 #include "cuda/columns.hpp"
+#include "cuda/cudnn.hpp"
 #include "cuda/dense.hpp"
 #include "cuda/depthwise.hpp"
 #include "cuda/fold.hpp"
@@ -53,10 +54,14 @@ std::unique_ptr<const engines::plan> build(
     return make_general_plan(name, p, on, Kind, limits);
 }
 
+constexpr std::string_view cudnn_name = "cuda.cudnn";
+
 /// The fewest predicted seconds win. The first row fits bias gradients and nothing else, the last
 /// one every convolution.
 constexpr algorithm algorithms[] = {
     {"cuda.sums", accuracy::strict, false, &any, &refuse_sums, &predict_sums, &make_sums_plan},
+    {cudnn_name, accuracy::accurate, true, &has_cudnn, &refuse_cudnn, &predict_cudnn,
+        &make_cudnn_plan},
     {"cuda.banded", accuracy::accurate, false, &has_banded, &refuse_banded, &predict_banded,
         &make_banded_plan},
     {"cuda.quads", accuracy::strict, false, &any, &refuse_quads, &predict_quads, &make_quads_plan},
@@ -100,11 +105,37 @@ accuracy kept_by(const algorithm &a, const problem &p) {
 std::string refuse(
     const algorithm &a, const problem &p, const architecture &on, const plan_limits &limits) {
     if (!limits.only_algorithm.empty() && limits.only_algorithm != a.name) return "not asked for";
-    if (!a.runs_on(on)) return "other instructions than this architecture has";
+    if (!a.runs_on(on))
+        return a.name == cudnn_name ? "not allowed (engine_options::cudnn)"
+                                    : "other instructions than this architecture has";
     if (a.kept > asked_for(p.math)) return "less exact than the math mode asks for";
     if (p.what == conv::pass::backward_bias && a.refuse != &refuse_sums)
         return "computes convolutions only";
     return a.refuse(p);
+}
+
+constexpr const char *no_engine = "cuDNN has no deterministic engine for it within the limit";
+
+/// What cuDNN was predicted to do may be more than it can: nobody knows before it is asked.
+void check_cudnn(const problem &p, const architecture &on, const plan_limits &limits,
+    std::vector<engines::verdict> &verdicts) {
+    for (engines::verdict &v : verdicts)
+        if (v.algorithm == cudnn_name && v.seconds > 0
+            && make_cudnn_plan(cudnn_name, p, on, limits) == nullptr) {
+            v.seconds = 0;
+            v.reason = no_engine;
+        }
+}
+
+std::unique_ptr<const engines::plan> make_plan_without_cudnn(const problem &p, architecture on,
+    const plan_limits &limits, std::vector<engines::verdict> *verdicts) {
+    on.cudnn = false;
+    if (verdicts != nullptr) verdicts->clear();
+    auto made = make_plan(p, on, limits, verdicts);
+    if (verdicts != nullptr)
+        for (engines::verdict &v : *verdicts)
+            if (v.algorithm == cudnn_name) v.reason = no_engine;
+    return made;
 }
 
 }  // namespace
@@ -142,7 +173,13 @@ std::unique_ptr<const engines::plan> make_plan(const problem &p, const architect
                 .kept = kept_by(a, p),
                 .reason = std::move(reason)});
     }
-    if (best != nullptr) return best->build(best->name, p, on, limits);
+    if (best != nullptr) {
+        auto made = best->build(best->name, p, on, limits);
+        const bool here = made != nullptr && best->name != cudnn_name;
+        if (here && verdicts != nullptr) check_cudnn(p, on, limits, *verdicts);
+        if (made != nullptr) return made;
+        return make_plan_without_cudnn(p, on, limits, verdicts);
+    }
     if (leanest != std::numeric_limits<std::size_t>::max())
         throw error(error_code::out_of_memory,
             "convolution: the workspace limit is " + std::to_string(limits.workspace)

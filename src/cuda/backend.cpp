@@ -5,6 +5,7 @@
 
 #include <convgrad/error.hpp>
 
+#include "cuda/cudnn_device.hpp"
 #include "cuda/plan.hpp"
 
 namespace convgrad::cuda {
@@ -21,18 +22,6 @@ engines::backend_facts facts_of(const device &on) {
         .set = isa::portable,
         .alignment = scratch_alignment};
 }
-
-/// Allows what only a capture by another thread would forbid.
-class relaxed_capture {
-public:
-    relaxed_capture() { the_driver().cuThreadExchangeStreamCaptureMode(&mode_); }
-    ~relaxed_capture() { the_driver().cuThreadExchangeStreamCaptureMode(&mode_); }
-    relaxed_capture(const relaxed_capture &) = delete;
-    relaxed_capture &operator=(const relaxed_capture &) = delete;
-
-private:
-    CUstreamCaptureMode mode_ = CU_STREAM_CAPTURE_MODE_RELAXED;
-};
 
 }  // namespace
 
@@ -118,11 +107,16 @@ void lane::launch(
     if (code != CUDA_SUCCESS) on_.check(code, (std::string("launching ") + name_of(which)).c_str());
 }
 
-backend::backend(const device &on) : engines::backend(facts_of(on)), on_(on) {}
+backend::backend(const device &on, bool cudnn)
+    : engines::backend(facts_of(on)), on_(on), arch_(on.arch) {
+    if (!cudnn) return;
+    arch_.cudnn_here = &cudnn_device::of(on);
+    arch_.cudnn = true;
+}
 
 std::unique_ptr<const engines::plan> backend::make_plan(const conv::problem &p,
     const engines::plan_limits &limits, std::vector<engines::verdict> *verdicts) const {
-    return cuda::make_plan(p, on_.arch, limits, verdicts);
+    return cuda::make_plan(p, arch_, limits, verdicts);
 }
 
 std::unique_ptr<const engines::plan> backend::join(const engines::plan & /*data*/,
@@ -156,7 +150,7 @@ std::shared_ptr<engines::lane> backend::open(void *native) const {
 }
 
 std::string backend::name() const {
-    return on_.title();
+    return on_.title() + (arch_.cudnn ? " with " + arch_.cudnn_here->version() : "");
 }
 
 }  // namespace convgrad::cuda

@@ -32,7 +32,8 @@ private:
 
 class backend final : public engines::backend {
 public:
-    explicit backend(const device &on);
+    /// `cudnn`: it may compute too. Throws as cudnn_device::of().
+    backend(const device &on, bool cudnn);
 
     [[nodiscard]] std::unique_ptr<const engines::plan> make_plan(const conv::problem &p,
         const engines::plan_limits &limits, std::vector<engines::verdict> *verdicts) const override;
@@ -45,6 +46,7 @@ public:
 
 private:
     const device &on_;
+    architecture arch_;
 };
 
 /// Tests only: no launch has more blocks than this (0: no limit). Results must not change.

@@ -104,8 +104,8 @@ tensor_map map_turned_weights(
 
 /// Boxes of 32 positions by `box_rows` rows of f32 values that were turned (operand::turn): parts,
 /// each of all rows.
-tensor_map map_turned_rows(const lane &on, const float *data, wide positions, wide rows, wide parts,
-    int box_rows);
+tensor_map map_turned_rows(
+    const lane &on, const float *data, wide positions, wide rows, wide parts, int box_rows);
 
 /// Slices of channels of a merged group by 64 of the output's positions, `pitch` from one to the
 /// next.

@@ -116,8 +116,8 @@ tensor_map map_turned_weights(
         {form.tap_stride, form.in_stride}, {64, 1, 64}, CU_TENSOR_MAP_SWIZZLE_128B);
 }
 
-tensor_map map_turned_rows(const lane &on, const float *data, wide positions, wide rows, wide parts,
-    int box_rows) {
+tensor_map map_turned_rows(
+    const lane &on, const float *data, wide positions, wide rows, wide parts, int box_rows) {
     return map_boxes<3>(on, data_type::f32, data, {positions, parts, rows},
         {positions * rows, positions}, {32, 1, box_rows}, CU_TENSOR_MAP_SWIZZLE_128B);
 }

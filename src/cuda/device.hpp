@@ -13,6 +13,8 @@
 
 namespace convgrad::cuda {
 
+class cudnn_device;
+
 /// Every kernel, by name.
 enum class kernel : std::uint16_t {
 #define CONVGRAD_KERNEL(file, name) name,
@@ -39,6 +41,9 @@ struct architecture {
     double tensor = 0;        // bf16 multiply-adds per second on tensor cores
     double memory = 0;        // bytes per second
     bool warpgroups = false;  // products of warpgroups, and code for them in this build
+    // What the caller allows beside, which bits then depend on.
+    bool cudnn = false;                  // dense layers by cuDNN
+    cudnn_device *cudnn_here = nullptr;  // which makes its plans; null: they are predicted only
 };
 
 /// The nominal description of a compute capability.
@@ -76,6 +81,18 @@ public:
     ~current();
     current(const current &) = delete;
     current &operator=(const current &) = delete;
+};
+
+/// Allows what only a capture by another thread would forbid.
+class relaxed_capture {
+public:
+    relaxed_capture() { the_driver().cuThreadExchangeStreamCaptureMode(&mode_); }
+    ~relaxed_capture() { the_driver().cuThreadExchangeStreamCaptureMode(&mode_); }
+    relaxed_capture(const relaxed_capture &) = delete;
+    relaxed_capture &operator=(const relaxed_capture &) = delete;
+
+private:
+    CUstreamCaptureMode mode_ = CU_STREAM_CAPTURE_MODE_RELAXED;
 };
 
 }  // namespace convgrad::cuda

@@ -1,5 +1,7 @@
 #include "cuda/entry.hpp"
 
+#include <cstdlib>
+
 #include <convgrad/error.hpp>
 #include <convgrad/version.hpp>
 
@@ -8,11 +10,22 @@
 namespace convgrad::cuda {
 namespace {
 
+bool cudnn_by_environment() {
+    const char *const text = std::getenv("CONVGRAD_CUDNN");
+    const std::string_view value = text == nullptr ? "" : text;
+    if (!value.empty() && value != "0" && value != "1")
+        throw error(error_code::invalid_argument, "environment variable CONVGRAD_CUDNN is \""
+                                                      + std::string(value)
+                                                      + "\"; it must be 0 or 1");
+    return value == "1";
+}
+
 std::shared_ptr<const engines::backend> make(const engine_options &options) {
     if (options.threads != 0 || options.pool != nullptr)
         throw error(error_code::invalid_argument,
             "engine: threads or a thread pool are given; a CUDA engine has threads of its own");
-    return std::make_shared<backend>(the_device(options.device));
+    const bool cudnn = cudnn_by_environment() || options.cudnn;
+    return std::make_shared<backend>(the_device(options.device), cudnn);
 }
 
 std::vector<std::string> devices() {

@@ -27,6 +27,10 @@ protected:
         engines::accuracy kept);
     /// Puts the launches on a lane, whose device is current.
     virtual void run(const conv::buffers &data, void *workspace, const lane &on) const = 0;
+    /// Those of another plan.
+    static void run(const plan &other, const conv::buffers &data, void *workspace, const lane &on) {
+        other.run(data, workspace, on);
+    }
 };
 
 /// See engines::backend::make_plan().

@@ -66,12 +66,14 @@ bad '--threads 0' verify --threads 0 ic3ih5oc4kh3
 bad 'expected cpu, cuda or cuda:N' verify --engine gpu ic3ih5oc4kh3
 bad 'expected cpu, cuda or cuda:N' bench --engine cuda:x ic3ih5oc4kh3
 bad 'expected cpu, cuda or cuda:N' explain Convolution --engine cuda:-1 ic3ih5oc4kh3
+bad 'expected cpu, cuda or cuda:N' explain Convolution --engine cpu+cudnn ic3ih5oc4kh3
 bad 'are for the CPU, which --engine does not name' verify --engine cuda --threads 2 ic3ih5oc4kh3
 # Without a GPU an engine on it is refused before anything runs.
 if "$convgrad" info | grep -q '^engine cuda .*none'; then
     bad '--engine cuda:0: engine: kind is cuda, but' verify --engine cpu,cuda ic3ih5oc4kh3
     bad '--engine cuda:0: engine: kind is cuda, but' bench --engine cpu,cuda ic3ih5oc4kh3
     bad '--engine cuda:0: engine: kind is cuda, but' bench --model --engine cuda ic3ih5oc4kh3
+    bad '--engine cuda:0: engine: kind is cuda, but' bench --engine cuda+cudnn ic3ih5oc4kh3
     bad '--engine cuda:7: engine: kind is cuda, but' explain Convolution --engine cpu,cuda:7 ic3ih5oc4kh3
 fi
 bad '--threads two' verify --threads two ic3ih5oc4kh3

@@ -15,6 +15,12 @@ using cuda::architecture;
 
 const architecture hopper = cuda::architecture_of(9, 0), ampere = cuda::architecture_of(8, 0),
                    small = cuda::architecture_of(8, 9);
+/// The same with cuDNN, which is on no device here: plans by it are chosen and described.
+const architecture with_cudnn = [] {
+    architecture made = cuda::architecture_of(9, 0);
+    made.cudnn = true;
+    return made;
+}();
 
 problem layer(pass what, dim groups, dim ic, dim oc, dim size, dim kernel, dim stride = 1,
     data_layout layout = data_layout::nxc) {
@@ -36,7 +42,7 @@ TEST(cuda_choice, every_random_problem_has_a_plan_on_every_architecture) {
     for (std::uint64_t seed = 1; seed < 2000; ++seed) {
         rng random(seed);
         const problem p = random_problem(random);
-        for (const architecture &on : {hopper, ampere, small}) {
+        for (const architecture &on : {hopper, ampere, small, with_cudnn}) {
             std::vector<engines::verdict> verdicts;
             const auto plan = cuda::make_plan(p, on, {}, &verdicts);
             ASSERT_NE(plan, nullptr);
@@ -54,7 +60,7 @@ TEST(cuda_choice, classes_of_others_are_those_of_their_plans) {
         rng random(seed);
         problem p = random_problem(random);
         for (const math_mode math : {math_mode::strict, math_mode::accurate, math_mode::fast})
-            for (const architecture &on : {hopper, ampere, small}) {
+            for (const architecture &on : {hopper, ampere, small, with_cudnn}) {
                 p.math = math;
                 std::vector<engines::verdict> verdicts;
                 const auto plan = cuda::make_plan(p, on, {}, &verdicts);
@@ -92,7 +98,10 @@ TEST(cuda_choice, every_algorithm_wins_somewhere) {
     problem planes16 = layer(pass::forward, 96, 1, 1, 56, 7, 1, data_layout::ncx);
     planes16.type = planes16.out_type = data_type::bf16;
     problem patches = layer(pass::forward, 1, 3, 96, 224, 4, 4);
-    const expectation all[] = {{"cuda.banded", planes16, hopper}, {"cuda.columns", patches, hopper},
+    problem pointwise16 = layer(pass::forward, 1, 64, 256, 56, 1, 1, data_layout::ncx);
+    pointwise16.type = pointwise16.out_type = data_type::bf16;
+    const expectation all[] = {{"cuda.cudnn", pointwise16, with_cudnn},
+        {"cuda.banded", planes16, hopper}, {"cuda.columns", patches, hopper},
         {"cuda.fold", layer(pass::backward_data, 1, 3, 64, 224, 7, 2), hopper},
         {"cuda.quads", layer(pass::forward, 96, 1, 1, 56, 3, 2), ampere},
         {"cuda.staged", layer(pass::forward, 96, 1, 1, 56, 7), hopper},

@@ -11,6 +11,8 @@
 
 #include <convgrad/error.hpp>
 
+#include "cuda/cudnn_device.hpp"
+
 namespace convgrad::test {
 namespace {
 
@@ -44,6 +46,18 @@ const std::string &why_no_gpu() {
     static const std::string why = [] {
         try {
             cuda::the_device(0);
+            return std::string();
+        } catch (const error &e) {
+            return std::string(e.what());
+        }
+    }();
+    return why;
+}
+
+const std::string &why_no_cudnn() {
+    static const std::string why = [] {
+        try {
+            cuda::the_cudnn();
             return std::string();
         } catch (const error &e) {
             return std::string(e.what());
@@ -132,12 +146,19 @@ bool gpu_memory::is_intact() const {
     return true;
 }
 
-gpu_bench::gpu_bench() : device_(cuda::the_device(0)), lane_(device_, nullptr) {}
+gpu_bench::gpu_bench()
+    : device_(cuda::the_device(0)), arch_(device_.arch), lane_(device_, nullptr) {}
+
+void gpu_bench::allow_cudnn() {
+    arch_.cudnn_here = &cuda::cudnn_device::of(device_);
+    arch_.cudnn = true;
+}
 
 std::string gpu_bench::run(workbench &on, std::string_view algorithm, std::size_t workspace_limit) {
     const conv::problem &p = on.problem();
-    const auto plan = cuda::make_plan(
-        p, device_.arch, {.workspace = workspace_limit, .only_algorithm = algorithm});
+    const auto plan =
+        cuda::make_plan(p, arch_, {.workspace = workspace_limit, .only_algorithm = algorithm});
+    description_ = plan->describe();
     on.restore_outputs();
     conv::buffers host = on.data(), data{};
     for (const role r : all_roles) {

@@ -21,6 +21,14 @@ const std::string &why_no_gpu();
         GTEST_SKIP() << why_no_gpu();                                                              \
     }
 
+/// Why cuDNN cannot be tested; empty if it can.
+const std::string &why_no_cudnn();
+
+/// Skips a test without a GPU or without cuDNN.
+#define CONVGRAD_NEEDS_CUDNN()                                                                     \
+    CONVGRAD_NEEDS_GPU();                                                                          \
+    if (!why_no_cudnn().empty()) GTEST_SKIP() << why_no_cudnn()
+
 /// Of many cases every CONVGRAD_CUDA_SAMPLEth, where that is set: tools that watch a GPU are slow.
 std::uint64_t sample_step();
 
@@ -78,12 +86,19 @@ public:
 
     /// Tensors start one element behind an aligned address.
     void misalign(bool on) { misaligned_ = on; }
+    /// cuDNN may compute too. Throws where it is missing.
+    void allow_cudnn();
+    /// How the last problem ran.
+    [[nodiscard]] const std::string &description() const { return description_; }
+    [[nodiscard]] const cuda::architecture &arch() const { return arch_; }
     [[nodiscard]] const cuda::device &device() const { return device_; }
     [[nodiscard]] cuda::lane &lane() { return lane_; }
 
 private:
     const cuda::device &device_;
+    cuda::architecture arch_;
     cuda::lane lane_;
+    std::string description_;
     std::array<gpu_memory, 5> tensors_;
     gpu_memory workspace_;
     bool misaligned_ = false;

@@ -5,59 +5,17 @@
 #include <convgrad/error.hpp>
 
 #include "cuda/machine.hpp"
+#include "cuda/products.hpp"
 
 namespace convgrad::test {
 namespace {
 
+using namespace products;
 using conv::pass;
 using conv::problem;
 
-struct layer {
-    dim groups, ic, oc, size, kernel, stride, pad, dilation;
-};
-// Dense with one and several lines of channels and tiles of columns, merged groups of each size,
-// stems, pads larger than the kernel, strides that do not divide.
-constexpr layer layers[] = {{1, 64, 64, 9, 3, 1, 1, 1}, {1, 40, 72, 7, 3, 2, 1, 1},
-    {1, 128, 130, 6, 1, 1, 0, 1}, {1, 200, 24, 5, 1, 2, 0, 1}, {1, 3, 33, 19, 7, 2, 3, 1},
-    {1, 16, 16, 11, 4, 4, 0, 1}, {1, 24, 17, 8, 3, 1, 5, 1}, {1, 9, 8, 10, 3, 1, 2, 2},
-    {8, 4, 4, 9, 3, 1, 1, 1}, {4, 8, 8, 10, 3, 2, 1, 1}, {6, 16, 16, 7, 3, 1, 1, 1},
-    {3, 32, 32, 6, 3, 1, 1, 1}, {5, 4, 8, 8, 5, 1, 2, 1}, {12, 3, 5, 9, 3, 1, 0, 1},
-    {2, 36, 20, 6, 3, 3, 1, 1},
-    // First layers: patches with and without a rest, kernels shorter than the stride, many taps.
-    {1, 3, 20, 18, 4, 4, 0, 1}, {1, 3, 8, 13, 2, 3, 1, 1}, {1, 3, 16, 9, 3, 2, 5, 1},
-    {1, 3, 24, 31, 11, 4, 2, 1}, {1, 3, 12, 17, 3, 2, 2, 3}, {1, 3, 64, 20, 3, 1, 1, 1},
-    {1, 4, 100, 14, 5, 3, 0, 1}};
-constexpr pass all_passes[] = {pass::forward, pass::backward_data, pass::backward_weights};
-constexpr data_type all_types[] = {data_type::f32, data_type::bf16, data_type::f16};
 constexpr std::string_view algorithms[] = {
     "cuda.halo", "cuda.bulk", "cuda.wgmma", "cuda.dense", "cuda.fold", "cuda.columns"};
-
-template <typename Body>
-void for_each_problem(rng &random, Body &&body) {
-    for (const layer &l : layers)
-        for (const pass what : all_passes)
-            for (const data_type type : all_types)
-                for (const data_layout layout : {data_layout::nxc, data_layout::ncx})
-                    for (const math_mode math : {math_mode::accurate, math_mode::fast}) {
-                        problem p;
-                        p.what = what;
-                        p.type = type;
-                        p.math = math;
-                        p.mb = random.pick<dim>({2, 3, 5});
-                        p.groups = l.groups;
-                        p.ic = l.ic;
-                        p.oc = l.oc;
-                        for (std::size_t d = 1; d < 3; ++d)
-                            p.x[d] = make_axis(l.size + static_cast<dim>(d), l.kernel, l.stride,
-                                l.dilation, l.pad, l.pad);
-                        set_random_extras(random, p);
-                        set_layouts(p, layout,
-                            random.pick(
-                                {weights_layout::oix, weights_layout::xio, weights_layout::gaps}),
-                            random.chance(0.8) ? layout : data_layout::ncx);
-                        body(p);
-                    }
-}
 
 /// Runs an algorithm; false if it does not take the problem.
 bool runs(gpu_bench &gpu, workbench &bench, std::string_view algorithm) {
@@ -76,7 +34,7 @@ TEST(cuda_products, integers_are_exact) {
     workbench bench;
     gpu_bench gpu;
     std::uint64_t seed = 0, ran[6] = {};
-    for_each_problem(random, [&](const problem &p) {
+    for_each(random, [&](const problem &p) {
         if (testing::Test::HasFailure()) return;
         bench.load(p, fill::integers, ++seed);
         bench.run_reference();
@@ -102,7 +60,7 @@ TEST(cuda_products, reals_within_bound_and_the_same_bits_on_any_grid) {
     workbench bench;
     gpu_bench gpu;
     std::uint64_t seed = 0;
-    for_each_problem(random, [&](const problem &p) {
+    for_each(random, [&](const problem &p) {
         if (testing::Test::HasFailure()) return;
         bench.load(p, fill::reals, ++seed);
         bench.run_reference();

@@ -267,8 +267,8 @@ using stage_ring = bulk::ring<ring_stages, 8, copiers + 1>;  // + 1: the copy en
 
 /// Rows of diff_dst, by one thread. Rows beside those of the group give sums that nobody stores.
 template <int N, bool Exact>
-__device__ inline void copy_turned(const dense_weights_args &q, const weights_tile &tile, int step,
-    const stage_ring &stages_of) {
+__device__ inline void copy_turned(
+    const dense_weights_args &q, const weights_tile &tile, int step, const stage_ring &stages_of) {
     using l = tile_layout<N, Exact>;
     const int position = static_cast<int>(tile.first) + step * l::depth,
               row = static_cast<int>(tile.group) * q.oc + static_cast<int>(tile.first_out);
