@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "cpu/cost_counts.hpp"
+#include "cpu/work_cut.hpp"
 
 namespace convgrad::cpu {
 namespace {
@@ -54,6 +55,17 @@ double seconds_along(const problem_sizes &s, const kernel_set &k, slice_lanes al
     return 1e-9 * measured * ns;
 }
 
+/// How much longer a layer takes on 16 threads or 64, if it has the work for so many, where slices
+/// make too few pieces: blocks of images are not cut along rows.
+double idle(const conv::problem &p, const kernel_set &k, dim pieces) {
+    constexpr double fair = 0.9;
+    double share = 1;
+    for (const int threads : {16, most_cut_threads})
+        if (threads <= cut_threads(p, k))
+            share = std::min(share, fair_share_on(pieces, 1, threads));
+    return share < fair ? fair / share : 1;
+}
+
 }  // namespace
 
 sliced_choice choose_slices(const problem_sizes &s, const kernel_set &kernels) {
@@ -69,10 +81,11 @@ prediction predict_sliced(const problem_sizes &s, const kernel_set &k) {
     const sliced_choice choice = choose_slices(s, k);
     const bool groups = choice.along == slice_lanes::groups;
     const bool leave_alone = s.weights || (s.forward ? s.p.dst : s.p.src).c != 1;
-    return {choice.seconds, 512 << 10,
+    const double pieces =
         (groups ? s.images * parts_of(s.groups, (s.weights ? 2.0 : 1.0) * k.lanes)
                 : parts_of(s.images, number(k.lanes)) * (leave_alone ? s.groups : 1))
-            * (leave_alone ? s.out_c : 1)};
+        * (leave_alone ? s.out_c : 1);
+    return {choice.seconds * idle(s.p, k, static_cast<dim>(pieces)), 512 << 10, pieces};
 }
 
 }  // namespace convgrad::cpu
