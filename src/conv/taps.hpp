@@ -1,4 +1,4 @@
-// Which taps of a kernel lie inside the input.
+// Taps of a kernel: all of them, and which lie inside the input.
 #pragma once
 
 #include <algorithm>
@@ -40,6 +40,16 @@ inline tap_counts count_taps(const axis &a) {
     const double share =
         static_cast<double>(a.kernel) / static_cast<double>(std::max<dim>(looks, 1));
     return {found.pairs * share, found.taps * share};
+}
+
+/// Calls body(number of the tap, its offset in the weights), in the order of the axes.
+template <typename Body>
+void for_each_tap(const problem &p, const Body &body) {
+    dim number = 0;
+    for (dim d = 0; d < p.x[0].kernel; ++d)
+        for (dim h = 0; h < p.x[1].kernel; ++h)
+            for (dim w = 0; w < p.x[2].kernel; ++w)
+                body(number++, d * p.weights.k[0] + h * p.weights.k[1] + w * p.weights.k[2]);
 }
 
 }  // namespace convgrad::conv

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "conv/taps.hpp"
 #include "cpu/cost_model.hpp"
 #include "cpu/element.hpp"
 #include "cpu/fits.hpp"
@@ -303,16 +304,6 @@ std::size_t sliced_groups::workspace() const {
     return sums_bytes() + scratch_bytes() * static_cast<std::size_t>(workers_);
 }
 
-/// Calls body(index of the tap, offset in weights).
-template <typename Body>
-void sliced_groups::for_each_tap(const Body &body) const {
-    dim index = 0;
-    for (dim d = 0; d < p_.x[0].kernel; ++d)
-        for (dim h = 0; h < p_.x[1].kernel; ++h)
-            for (dim w = 0; w < p_.x[2].kernel; ++w)
-                body(index++, d * p_.weights.k[0] + h * p_.weights.k[1] + w * p_.weights.k[2]);
-}
-
 /// Slices of a piece, in f32. Lanes that do not exist are zeros: they are computed too.
 void sliced_groups::stage(
     const sliced_tensor &t, const void *from, const piece &part, float *to) const {
@@ -428,7 +419,7 @@ void sliced_groups::hold_weights(
     for (dim set = 0; set < sets(); ++set)
         for (dim o = 0; o < p_.oc; ++o)
             for (dim i = 0; i < p_.ic; ++i)
-                for_each_tap([&](dim tap, dim at) {
+                conv::for_each_tap(p_, [&](dim tap, dim at) {
                     load_lanes(data.weights, p_.type, (first + set) * w.g + o * w.o + i * w.i + at,
                         lane, count, s.weights + weights_at(set, o, i) + tap * block_, block_);
                 });
@@ -517,7 +508,7 @@ void sliced_groups::write_block(const conv::buffers &data, float *results, dim b
     args.c_xs = p_.ic * taps_ * each;
     args.xs = p_.weights.o;
     for (dim i = 0; i < p_.ic; ++i)
-        for_each_tap([&](dim tap, dim at) {
+        conv::for_each_tap(p_, [&](dim tap, dim at) {
             args.c = sums + (i * taps_ + tap) * each;
             args.out = static_cast<char *>(data.weights)
                        + size * (first * p_.weights.g + i * p_.weights.i + at);

@@ -109,8 +109,6 @@ private:
     [[nodiscard]] float *lay_out_sums(memory_walk &memory) const;
     [[nodiscard]] std::size_t scratch_bytes() const;
     [[nodiscard]] std::size_t sums_bytes() const;
-    template <typename Body>
-    void for_each_tap(const Body &body) const;
     void stage(const sliced_tensor &t, const void *from, const piece &part, float *to) const;
     void leave(const sliced_tensor &t, const scratch &s, const piece &part, void *to, dim set,
         dim o) const;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "conv/taps.hpp"
 #include "cpu/cost_counts.hpp"
 #include "cpu/cost_model.hpp"
 #include "cpu/fits.hpp"
@@ -187,16 +188,6 @@ std::size_t turned_planes::workspace() const {
     return results_bytes() + scratch_bytes() * static_cast<std::size_t>(workers_);
 }
 
-/// Calls body(index in scratch, offset in weights).
-template <typename Body>
-void turned_planes::for_each_tap(const Body &body) const {
-    dim index = 0;
-    for (dim d = 0; d < p_.x[0].kernel; ++d)
-        for (dim h = 0; h < p_.x[1].kernel; ++h)
-            for (dim w = 0; w < p_.x[2].kernel; ++w)
-                body(index++, d * p_.weights.k[0] + h * p_.weights.k[1] + w * p_.weights.k[2]);
-}
-
 void turned_planes::turn_in(
     const void *in, const conv::data_strides &s, dim positions, const piece &part, char *to) const {
     const dim size = static_cast<dim>(size_of(p_.type));
@@ -225,7 +216,7 @@ void turned_planes::copy_weights(
             part.channels, row);
         std::fill(row + size * part.channels, row + size * block_, char{0});
     };
-    for_each_tap([&](dim index, dim at) {
+    conv::for_each_tap(p_, [&](dim index, dim at) {
         copy(data.weights, part.channel * p_.weights.g + at, p_.weights.g,
             to.weights + index * size * block_);
     });
@@ -282,7 +273,7 @@ void turned_planes::write_block(const conv::buffers &data, float *results, dim b
     args.type = p_.out_type;
     args.cs = p_.weights.g;
     args.accumulate = p_.accumulate;
-    for_each_tap([&](dim index, dim at) {
+    conv::for_each_tap(p_, [&](dim index, dim at) {
         args.c = sums + index * block_;
         args.out = static_cast<char *>(data.weights) + size * (any.channel * p_.weights.g + at);
         kernels_.store(args);

@@ -56,8 +56,6 @@ private:
     [[nodiscard]] std::size_t scratch_bytes() const;
     [[nodiscard]] std::size_t results_bytes() const;
     void choose_pieces(int threads);
-    template <typename Body>
-    void for_each_tap(const Body &body) const;
     void turn_in(const void *in, const conv::data_strides &s, dim positions, const piece &part,
         char *to) const;
     void turn_out(const char *from, dim positions, const piece &part, void *out,
