@@ -87,20 +87,12 @@ public:
         const prediction &made, const engines::plan_limits &limits)
         : problem_(p), shape_(p), sums_(p, shape_.parts, shape_.rest(limits)) {
         weights_args &w = args_.weights;
-        w.mb = p.mb;
-        w.groups = p.groups;
-        w.ic = p.ic;
-        w.oc = p.oc;
+        w = make_weights_args(p);
         for (std::size_t d = 0; d < 3; ++d) {
-            w.x[d] = to_args(p.x[d], false);
             args_.start[d] = static_cast<int>(-p.x[d].pad);
             args_.step[d] = static_cast<int>(p.x[d].stride);
             args_.offset_step[d] = static_cast<int>(p.x[d].dilation);
         }
-        w.src_strides = to_args(p.src);
-        w.dst_strides = to_args(p.dst);
-        w.taps = taps_of(p);
-        w.positions = positions_of(p);
         w.parts = sums_.parts();
         w.part_length = cover(cover(w.positions, w.parts), depth) * depth;
         w.tiles_m = shape_.tiles_m;

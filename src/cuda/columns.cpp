@@ -17,9 +17,8 @@ constexpr wide alignment = 256;
 
 /// Whether a position reads beside src.
 bool has_padding(const problem &p) {
-    return std::any_of(p.x.begin(), p.x.end(), [](const conv::axis &a) {
-        return a.pad > 0 || (a.dst - 1) * a.stride + (a.kernel - 1) * a.dilation - a.pad >= a.src;
-    });
+    return std::any_of(
+        p.x.begin(), p.x.end(), [](const conv::axis &a) { return a.pad > 0 || end_pad(a) > 0; });
 }
 
 /// What is multiplied: rows of positions by rows of weights, as a layer of one tap.
@@ -114,16 +113,7 @@ columns_args make_args(const problem &p, const shape &s) {
     a.accumulate = p.accumulate ? 1 : 0;
     a.out_type = element_of(p.out_type);
     if (p.what == pass::forward) a.data = make_data_args(p, 1, 1);
-    weights_args &w = a.weights;
-    w.mb = p.mb;
-    w.groups = 1;
-    w.ic = p.ic;
-    w.oc = p.oc;
-    for (std::size_t d = 0; d < 3; ++d) w.x[d] = to_args(p.x[d], false);
-    w.src_strides = to_args(p.src);
-    w.dst_strides = to_args(p.dst);
-    w.taps = taps_of(p);
-    w.positions = a.positions;
+    a.weights = make_weights_args(p);
     return a;
 }
 

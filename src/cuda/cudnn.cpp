@@ -23,14 +23,6 @@ std::size_t aligned(std::size_t bytes) {
     return (bytes + alignment - 1) / alignment * alignment;
 }
 
-bool is_weights(const problem &p) {
-    return p.what == pass::backward_weights;
-}
-
-dim end_pad(const conv::axis &a) {
-    return (a.dst - 1) * a.stride + (a.kernel - 1) * a.dilation + 1 - a.src - a.pad;
-}
-
 /// Whether data lies dense, channels last or as planes.
 bool lies(const problem &p, bool is_src, bool channels_last) {
     const conv::data_strides &s = is_src ? p.src : p.dst;
@@ -152,6 +144,10 @@ struct frame {
     }
 };
 
+prediction predict_with(const frame &around, const problem &p, const architecture &on) {
+    return {cudnn_seconds(p, on, around.last) + around.seconds(p, on), around.workspace(0)};
+}
+
 class cudnn_plan final : public plan {
 public:
     /// `made`: its workspace is all that is needed.
@@ -160,19 +156,8 @@ public:
         : problem_(p), frame_(std::move(around)), on_(on.cudnn_here), by_(by),
           data_(make_data_args(p, 1, 1)) {
         care_weights_args &c = place_;
-        weights_args &w = c.weights;
-        w.mb = p.mb;
-        w.groups = p.groups;
-        w.ic = p.ic;
-        w.oc = p.oc;
-        for (std::size_t d = 0; d < 3; ++d) {
-            w.x[d] = to_args(p.x[d], false);
-            c.tap_strides[d] = p.weights.k[d];
-        }
-        w.src_strides = to_args(p.src);
-        w.dst_strides = to_args(p.dst);
-        w.taps = taps_of(p);
-        w.positions = positions_of(p);
+        c.weights = make_weights_args(p);
+        std::copy_n(p.weights.k.begin(), 3, c.tap_strides);
         c.group_stride = p.weights.g;
         c.out_stride = p.weights.o;
         c.in_stride = p.weights.i;
@@ -293,14 +278,13 @@ std::string refuse_cudnn(const problem &p) {
 
 prediction predict_cudnn(
     const problem &p, const architecture &on, const engines::plan_limits & /*limits*/) {
-    const frame around(p, on);
-    return {cudnn_seconds(p, on, around.last) + around.seconds(p, on), around.workspace(0)};
+    return predict_with(frame(p, on), p, on);
 }
 
 std::unique_ptr<const engines::plan> make_cudnn_plan(std::string_view name, const problem &p,
     const architecture &on, const engines::plan_limits &limits) {
     frame around(p, on);
-    prediction made = predict_cudnn(p, on, limits);
+    prediction made = predict_with(around, p, on);
     if (made.workspace > limits.workspace) return nullptr;
     const cudnn_device::found *by = nullptr;
     if (on.cudnn_here != nullptr) {

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <array>
 
+#include "cuda/general.hpp"
+
 namespace convgrad::cuda {
 namespace {
 
@@ -80,8 +82,7 @@ bool describe_convolution(cudnn_object &made, const problem &p) {
         strides.push_back(a.stride);
         dilations.push_back(a.dilation);
         begin.push_back(a.pad);
-        end.push_back(std::max<dim>(
-            0, (a.dst - 1) * a.stride + (a.kernel - 1) * a.dilation + 1 - a.src - a.pad));
+        end.push_back(std::max<dim>(0, end_pad(a)));
     }
     const auto axes = static_cast<std::int64_t>(strides.size());
     const cudnn_element sums = cudnn_element::f32;

@@ -106,15 +106,7 @@ public:
         const architecture &on, const prediction &made, const engines::plan_limits &limits)
         : problem_(p), shape_(p, warpgroups), sums_(p, shape_.wanted_parts(), shape_.rest(limits)) {
         weights_args &w = args_.weights;
-        w.mb = p.mb;
-        w.groups = p.groups;
-        w.ic = p.ic;
-        w.oc = p.oc;
-        for (std::size_t d = 0; d < 3; ++d) w.x[d] = to_args(p.x[d], false);
-        w.src_strides = to_args(p.src);
-        w.dst_strides = to_args(p.dst);
-        w.taps = taps_of(p);
-        w.positions = positions_of(p);
+        w = make_weights_args(p);
         w.parts = sums_.parts();
         const wide depth = 128 / static_cast<wide>(size_of(p.type));
         w.part_length = cover(cover(w.positions, w.parts), depth) * depth;

@@ -6,9 +6,6 @@
 
 namespace convgrad::cuda {
 
-inline bool is_weights(const conv::problem &p) {
-    return p.what == conv::pass::backward_weights;
-}
 /// Whether columns lie side by side rather than channels.
 inline bool takes_planes(const conv::problem &p) {
     return p.src.x[2] < p.src.c || p.groups == 1;

@@ -93,17 +93,9 @@ public:
         std::string_view name, const problem &p, tile_kind kind, const engines::plan_limits &limits)
         : problem_(p), kind_(kind), sums_(p, wanted_parts(p, kind), limits) {
         const tile_size size = weights_tile(kind);
-        args_.mb = p.mb;
-        args_.groups = p.groups;
-        args_.ic = p.ic;
-        args_.oc = p.oc;
-        for (std::size_t d = 0; d < 3; ++d) args_.x[d] = to_args(p.x[d], false);
-        args_.src_strides = to_args(p.src);
-        args_.dst_strides = to_args(p.dst);
+        args_ = make_weights_args(p);
         args_.src_runs_along_channels = p.src.c == 1 && p.ic > 1 ? 1 : 0;
         args_.dst_runs_along_channels = p.dst.c == 1 && p.oc > 1 ? 1 : 0;
-        args_.taps = taps_of(p);
-        args_.positions = positions_of(p);
         args_.parts = sums_.parts();
         args_.part_length = cover(args_.positions, args_.parts);
         args_.tiles_m = cover(p.oc, size.m);
@@ -169,6 +161,20 @@ data_args make_data_args(const problem &p, wide rows, wide columns) {
     a.tiles_n = t.n;
     a.tiles = t.all;
     return a;
+}
+
+weights_args make_weights_args(const problem &p) {
+    weights_args w{};
+    w.mb = p.mb;
+    w.groups = p.groups;
+    w.ic = p.ic;
+    w.oc = p.oc;
+    for (std::size_t d = 0; d < 3; ++d) w.x[d] = to_args(p.x[d], false);
+    w.src_strides = to_args(p.src);
+    w.dst_strides = to_args(p.dst);
+    w.taps = taps_of(p);
+    w.positions = positions_of(p);
+    return w;
 }
 
 wide taps_of(const problem &p) {

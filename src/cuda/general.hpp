@@ -36,6 +36,13 @@ double least_bytes(const conv::problem &p);
 inline bool is_backward(const conv::problem &p) {
     return p.what == conv::pass::backward_data;
 }
+inline bool is_weights(const conv::problem &p) {
+    return p.what == conv::pass::backward_weights;
+}
+/// How far the last position reads beyond src; negative: it does not reach the end.
+inline dim end_pad(const conv::axis &a) {
+    return (a.dst - 1) * a.stride + (a.kernel - 1) * a.dilation + 1 - a.src - a.pad;
+}
 /// One TF32 product for each product of f32.
 inline bool is_fast(const conv::problem &p) {
     return p.type == data_type::f32 && p.math == math_mode::fast;
@@ -54,6 +61,8 @@ epilogue_args make_epilogue(const conv::problem &p);
 /// The pointers of an epilogue.
 void bind(epilogue_args &e, const conv::problem &p, const conv::buffers &data);
 element element_of(data_type type);
+/// Sizes and strides of a weights gradient: nothing of its parts, tiles and pointers.
+weights_args make_weights_args(const conv::problem &p);
 /// All of a data pass but its pointers, cut into tiles of positions by channels.
 data_args make_data_args(const conv::problem &p, wide rows, wide columns);
 

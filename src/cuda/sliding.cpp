@@ -298,13 +298,7 @@ public:
         sums_ = gradient_sums(p, c.wanted_parts, limits);
         const std::array<std::size_t, 3> order = order_of(form_);
         weights_args &w = args_.weights;
-        w.mb = p.mb;
-        w.groups = p.groups;
-        w.ic = p.ic;
-        w.oc = p.oc;
-        w.taps = taps_of(p);
-        w.src_strides = to_args(p.src);
-        w.dst_strides = to_args(p.dst);
+        w = make_weights_args(p);
         reorder(w.src_strides.x, order);
         reorder(w.dst_strides.x, order);
         const wide steps[] = {p.x[1].kernel * p.x[2].kernel, p.x[2].kernel, 1};
