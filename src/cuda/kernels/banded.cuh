@@ -81,20 +81,6 @@ __device__ inline void fill_table(
         reinterpret_cast<int4 *>(memory + p.table_at), p.chunks, p.lines, a.images, 8, p, strides);
 }
 
-/// Copies that are under way while a warp computes.
-template <int Bytes>
-__device__ inline void copy(unsigned to, const void *from, bool there) {
-    if constexpr (Bytes == 16)
-        copy_16(to, from, there);
-    else
-        asm volatile("cp.async.ca.shared.global [%0], [%1], %2, %3;" ::"r"(to), "l"(from),
-                     "n"(Bytes), "r"(there ? Bytes : 0)
-                     : "memory");
-}
-__device__ inline void await_copies() {
-    asm volatile("cp.async.wait_all;" ::: "memory");
-}
-
 /// Eight elements, each that is `there`; else zeros.
 template <typename T>
 __device__ inline void copy_slowly(unsigned to, const T *from, unsigned there) {
@@ -103,9 +89,7 @@ __device__ inline void copy_slowly(unsigned to, const T *from, unsigned there) {
 #pragma unroll
     for (int i = 0; i < 8; ++i)
         if (there >> i & 1U) v[i / 2] |= static_cast<unsigned>(__ldg(one + i)) << i % 2 * 16;
-    asm volatile("st.shared.v4.b32 [%0], {%1,%2,%3,%4};" ::"r"(to), "r"(v[0]), "r"(v[1]), "r"(v[2]),
-                 "r"(v[3])
-                 : "memory");
+    store_words(to, v);
 }
 
 /// Bits of the first `count` of `most`.
@@ -118,15 +102,8 @@ template <int N>
 __device__ inline void store_chunks(unsigned at, const unsigned (&r)[N][2]) {
 #pragma unroll
     for (int c = 0; c + 1 < N; c += 2)
-        asm volatile(
-            "stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1,%2,%3,%4};" ::"r"(at + c * 16),
-            "r"(r[c][0]), "r"(r[c][1]), "r"(r[c + 1][0]), "r"(r[c + 1][1])
-            : "memory");
-    if constexpr (N % 2 != 0)
-        asm volatile(
-            "stmatrix.sync.aligned.m8n8.x2.shared.b16 [%0], {%1,%2};" ::"r"(at + (N - 1) * 16),
-            "r"(r[N - 1][0]), "r"(r[N - 1][1])
-            : "memory");
+        store_matrices(at + c * 16, {r[c][0], r[c][1], r[c + 1][0], r[c + 1][1]});
+    if constexpr (N % 2 != 0) store_two_matrices(at + (N - 1) * 16, r[N - 1]);
 }
 
 /// The part of a box that lies in its tensor, and where the box starts in memory.
@@ -170,7 +147,7 @@ __device__ inline void copy_pixels(const banded_args &a, const banded_planes &p,
             inside.has(here)
             && static_cast<unsigned>(column + (here.w & 0xffff)) < static_cast<unsigned>(p.columns);
         if constexpr (Whole)
-            copy<16>(to + unit * banded_raw_chunk, from + here.y, there);
+            copy_async<16>(to + unit * banded_raw_chunk, from + here.y, there);
         else
             copy_slowly(to + unit * banded_raw_chunk, from + here.y, there ? whole : 0U);
     }
@@ -220,12 +197,11 @@ __device__ inline void copy_rows(const banded_args &a, const banded_planes &p, c
                 const int end = static_cast<int>(most);
                 copy_slowly(place, from, first_bits(end - column, 8) & ~first_bits(-column, 8));
             } else if (most == 0) {
-                asm volatile("st.shared.v4.b32 [%0], {%1,%1,%1,%1};" ::"r"(place), "r"(0)
-                             : "memory");
+                store_words(place, {0, 0, 0, 0});
             } else {
 #pragma unroll
                 for (int i = 0; i < 8; i += Unit)
-                    copy<Unit * 2>(
+                    copy_async<Unit * 2>(
                         place + i * 2, from + i, static_cast<unsigned>(column + i) < most);
             }
         }
@@ -259,10 +235,10 @@ template <bool Planes, typename Copy, typename Turn>
 __device__ inline void prepare(int item, Copy &&copy_item, Turn &&turn) {
     if constexpr (Planes) {
         copy_item(item);
-        await_copies();
+        await_all_copies();
         __syncwarp();
     } else {
-        await_copies();
+        await_all_copies();
         __syncthreads();
         turn();
         __syncthreads();
@@ -275,17 +251,6 @@ __device__ inline unsigned lane_place(const banded_planes &p, bool pairs) {
     const int lane = static_cast<int>(threadIdx.x) % 32;
     return lane % 8 * p.pitch + lane / 8 % 2 * (pairs ? p.image_bytes : 8 * p.pitch)
            + lane / 16 * 16;
-}
-template <bool Turned>
-__device__ inline void load_two(unsigned at, unsigned (&r)[2]) {
-    if constexpr (Turned)
-        asm volatile("ldmatrix.sync.aligned.m8n8.x2.trans.shared.b16 {%0,%1}, [%2];"
-                     : "=r"(r[0]), "=r"(r[1])
-                     : "r"(at));
-    else
-        asm volatile("ldmatrix.sync.aligned.m8n8.x2.shared.b16 {%0,%1}, [%2];"
-                     : "=r"(r[0]), "=r"(r[1])
-                     : "r"(at));
 }
 /// N chunks of a tile's 16 rows: two words each, for rows 0 to 7 and 8 to 15.
 template <int N, bool Turned>
@@ -302,7 +267,7 @@ __device__ inline void load_chunks(unsigned at, unsigned (&r)[N][2]) {
         r[c + 1][0] = four[2];
         r[c + 1][1] = four[3];
     }
-    if constexpr (N % 2 != 0) load_two<Turned>(at + (N - 1) * 16, r[N - 1]);
+    if constexpr (N % 2 != 0) load_two_matrices<Turned>(at + (N - 1) * 16, r[N - 1]);
 }
 
 /// A number that is known when code is compiled.

@@ -56,24 +56,6 @@ struct band_places {
     }
 };
 
-/// The same as multiply(), by 8 terms.
-template <typename T>
-__device__ inline void multiply_half(float (&c)[4], const unsigned (&a)[2], unsigned b);
-template <>
-__device__ inline void multiply_half<bf16>(float (&c)[4], const unsigned (&a)[2], unsigned b) {
-    asm volatile("mma.sync.aligned.m16n8k8.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5}, {%6}, "
-                 "{%0,%1,%2,%3};"
-                 : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
-                 : "r"(a[0]), "r"(a[1]), "r"(b));
-}
-template <>
-__device__ inline void multiply_half<f16>(float (&c)[4], const unsigned (&a)[2], unsigned b) {
-    asm volatile("mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5}, {%6}, "
-                 "{%0,%1,%2,%3};"
-                 : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
-                 : "r"(a[0]), "r"(a[1]), "r"(b));
-}
-
 /// N tiles of 16 rows by 8 columns: `at` names rows of two chunks, `down_at` those of a chunk for
 /// two rows of taps. What the unit multiplies at once are two rows of taps in one chunk, not one
 /// row in two: a chunk then serves two tiles as it was loaded, without moves between registers.
@@ -331,8 +313,8 @@ __device__ inline void store(const banded_args &a, const unsigned char *memory, 
 
 template <typename T, int K, bool Planes>
 __device__ void data(const banded_args &a) {
-    extern __shared__ __align__(16) unsigned char memory[];
-    const unsigned shared = static_cast<unsigned>(__cvta_generic_to_shared(memory));
+    unsigned char *const memory = dynamic_shared();
+    const unsigned shared = shared_address(memory);
     fill_table(memory, a, a.in);
     const int width = Planes ? a.store_unit : 8;
     fill_table(reinterpret_cast<int4 *>(memory + a.out_table_at), a.strip_columns / width,

@@ -99,8 +99,8 @@ __device__ inline void finish(const banded_args &a, float *room, const float (&s
 
 template <typename T, int K, bool Planes>
 __device__ void weights(const banded_args &a) {
-    extern __shared__ __align__(16) unsigned char memory[];
-    const unsigned shared = static_cast<unsigned>(__cvta_generic_to_shared(memory));
+    unsigned char *const memory = dynamic_shared();
+    const unsigned shared = shared_address(memory);
     const int warp = static_cast<int>(threadIdx.x) / 32;
     for (int block = static_cast<int>(blockIdx.x); block < a.blocks;
          block += static_cast<int>(gridDim.x)) {

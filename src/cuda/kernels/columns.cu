@@ -2,6 +2,7 @@
 // of its own, by one kernel, and multiplied like a layer of one tap.
 #include "columns_args.hpp"
 #include "implicit.cuh"
+#include "instructions.cuh"
 #include "weights_sum.cuh"
 
 namespace convgrad::cuda {
@@ -72,8 +73,7 @@ __device__ void pack_rows(const columns_args &q) {
     constexpr int chunk = 16 / sizeof(T);
     // Where the terms of a piece lie in the box, one after the other for neighbouring pieces.
     __shared__ unsigned short places[columns_most_terms + 8];
-    extern __shared__ __align__(16) unsigned char shared_bytes[];
-    T *const box = reinterpret_cast<T *>(shared_bytes);
+    T *const box = reinterpret_cast<T *>(dynamic_shared());
     const int pieces = q.padded / chunk, channels = static_cast<int>(q.channels);
     for (int i = static_cast<int>(threadIdx.x); i < q.terms; i += threads) {
         const column_term term = find_term(q, i);

@@ -120,9 +120,9 @@ template <typename T, bool Fast>
 __device__ void dense_product(const dense_args &q) {
     constexpr bool exact = sizeof(T) == 4 && !Fast;
     constexpr int chunk = 16 / sizeof(T), deep = static_cast<int>(line / sizeof(T));
-    extern __shared__ __align__(128) unsigned char shared_bytes[];
+    unsigned char *const shared_bytes = dynamic_shared();
     __shared__ dense_tile s;
-    const unsigned ring = static_cast<unsigned>(__cvta_generic_to_shared(shared_bytes));
+    const unsigned ring = shared_address(shared_bytes);
     const data_args &p = q.data;
     const int t = static_cast<int>(threadIdx.x), lane = t % 32, warp = t / 32, warp_m = warp % 2,
               warp_n = warp / 2;
@@ -239,7 +239,7 @@ __device__ void dense_product(const dense_args &q) {
                 }
                 ++loaded;
             }
-            asm volatile("cp.async.commit_group;");
+            commit_copies();
         };
 
         warp_sums sum;
@@ -247,7 +247,7 @@ __device__ void dense_product(const dense_args &q) {
 #pragma unroll
         for (int i = 0; i < stages - 1; ++i) load();
         for (int step = 0; step < steps; ++step) {
-            asm volatile("cp.async.wait_group %0;" ::"n"(stages - 2));
+            await_copies<stages - 2>();
             __syncthreads();
             load();
             const fragments from(
@@ -257,7 +257,7 @@ __device__ void dense_product(const dense_args &q) {
             else
                 multiply_stage<T>(sum, from);
         }
-        asm volatile("cp.async.wait_group 0;");
+        await_copies<0>();
 #pragma unroll
         for (int i = 0; i < 4; ++i)
 #pragma unroll

@@ -108,7 +108,7 @@ struct weights_copier {
             }
             ++loaded;
         }
-        asm volatile("cp.async.commit_group;");
+        commit_copies();
     }
 };
 
@@ -245,9 +245,9 @@ template <typename T, bool Fast>
 __device__ void weights_product(const dense_weights_args &q) {
     using l = layout<T>;
     constexpr bool exact = sizeof(T) == 4 && !Fast;
-    extern __shared__ __align__(128) unsigned char shared_bytes[];
+    unsigned char *const shared_bytes = dynamic_shared();
     __shared__ position positions[stages][l::depth];
-    const unsigned ring = static_cast<unsigned>(__cvta_generic_to_shared(shared_bytes));
+    const unsigned ring = shared_address(shared_bytes);
     const weights_args &p = q.weights;
     const int t = static_cast<int>(threadIdx.x), lane = t % 32, warp = t / 32, warp_m = warp % 2,
               warp_n = warp / 2;
@@ -277,7 +277,7 @@ __device__ void weights_product(const dense_weights_args &q) {
 #pragma unroll
         for (int i = 0; i < stages - 1; ++i) copy.load();
         for (int step = 0; step < steps; ++step) {
-            asm volatile("cp.async.wait_group %0;" ::"n"(stages - 2));
+            await_copies<stages - 2>();
             __syncthreads();
             copy.load();
             // The positions of this step have been read: those of the one that follows its ring.
@@ -289,7 +289,7 @@ __device__ void weights_product(const dense_weights_args &q) {
             else
                 multiply_stage<T>(sum, from);
         }
-        asm volatile("cp.async.wait_group 0;");
+        await_copies<0>();
         store_part<T>(q, sum, lane, first_row + warp_m * 32, first_column + warp_n * 64, group,
             part, first, last);
     }

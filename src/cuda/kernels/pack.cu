@@ -145,7 +145,7 @@ __device__ inline unsigned plane_piece(int channel, int piece) {
 template <int U>
 __device__ void pack_planes(const plane_args &p) {
     __shared__ __align__(128) unsigned char tile[plane_tile * plane_tile * 2];
-    const unsigned memory = static_cast<unsigned>(__cvta_generic_to_shared(tile));
+    const unsigned memory = shared_address(tile);
     const int t = static_cast<int>(threadIdx.x), lane = t % 32, warp = t / 32;
     const unsigned tiles_c = static_cast<unsigned>(p.channels + plane_tile - 1) / plane_tile,
                    tiles_x = static_cast<unsigned>(p.positions + plane_tile - 1) / plane_tile;

@@ -192,7 +192,7 @@ __device__ void data(const staged_args &a) {
     using p = patch<K, M, Planes>;
     constexpr int C = channels_of_thread<T, K, M, Planes>;
     constexpr staged_shape s = p::s;
-    extern __shared__ __align__(16) unsigned char memory[];
+    unsigned char *const memory = dynamic_shared();
     T *const ring = reinterpret_cast<T *>(memory);
     const position me = find_position<Planes>(a);
     for (int block = static_cast<int>(blockIdx.x); block < a.blocks;
@@ -268,7 +268,7 @@ __device__ void data(const staged_args &a) {
             at = walk.at;
             anchor = walk.anchor;
             ready = true;
-            await_copies();
+            await_copies<0>();
             __syncthreads();  // these rows are there, and those before them are no longer read
             more = walk.advance();
         }
@@ -334,7 +334,7 @@ __device__ void weights(const staged_args &a) {
     using p = patch<K, M, Planes>;
     constexpr int C = channels_of_thread<T, K, M, Planes>;
     constexpr staged_shape s = p::s;
-    extern __shared__ __align__(16) unsigned char memory[];
+    unsigned char *const memory = dynamic_shared();
     T *const ring = reinterpret_cast<T *>(memory);
     T *const dst_ring = reinterpret_cast<T *>(memory + a.ring_bytes);
     const position me = find_position<Planes>(a);
@@ -414,7 +414,7 @@ __device__ void weights(const staged_args &a) {
             at = walk.at;
             anchor = walk.anchor;
             ready = true;
-            await_copies();
+            await_copies<0>();
             __syncthreads();
             more = walk.advance();
         }

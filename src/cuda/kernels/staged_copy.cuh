@@ -1,27 +1,18 @@
 // Rows of a tensor on their way to shared memory, as staged kernels copy them.
 #pragma once
 
-#include "device.cuh"
+#include "instructions.cuh"
 
 namespace convgrad::cuda::staged {
 
-__device__ inline unsigned shared_address(const void *p) {
-    return static_cast<unsigned>(__cvta_generic_to_shared(p));
-}
 /// Copies 16, 8 or 4 bytes; which is the same for all threads.
 __device__ inline void copy_async(unsigned to, const void *from, int bytes) {
     if (bytes == 16)
-        asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to), "l"(from));
+        cuda::copy_async<16>(to, from);
     else if (bytes == 8)
-        asm volatile("cp.async.ca.shared.global [%0], [%1], 8;" ::"r"(to), "l"(from));
+        cuda::copy_async<8>(to, from);
     else
-        asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" ::"r"(to), "l"(from));
-}
-__device__ inline void commit_copies() {
-    asm volatile("cp.async.commit_group;");
-}
-__device__ inline void await_copies() {
-    asm volatile("cp.async.wait_group 0;" ::: "memory");
+        cuda::copy_async<4>(to, from);
 }
 
 /// What of each row a thread copies to where, for one block.
