@@ -62,7 +62,8 @@ TEST(shared_weights, exact_on_integers) {
         bench.load(p, fill::integers, seed);
         bench.run_reference();
         for (const int threads : {1, 2, 5}) {
-            bench.run({.max_isa = isa::best, .threads = threads, .algorithm = tiled_on(p)});
+            bench.run(
+                {.max_isa = usable_isas().back(), .threads = threads, .algorithm = tiled_on(p)});
             ASSERT_EQ(bench.compare_exact(), "") << threads << ' ' << to_text(p);
         }
     });
@@ -76,12 +77,13 @@ TEST(shared_weights, same_bits_whatever_one_panel_holds) {
         const double values[] = {1, 1e-39, std::numeric_limits<double>::infinity(),
             std::numeric_limits<double>::quiet_NaN()};
         bench.write(role::weights, static_cast<dim>(seed % 50), values[seed % 4]);
-        bench.run({.max_isa = isa::best, .threads = 1, .algorithm = tiled_on(p)});
+        bench.run({.max_isa = usable_isas().back(), .threads = 1, .algorithm = tiled_on(p)});
         const auto alone = bench.output_bytes();
         bench.run_reference();
         ASSERT_EQ(bench.compare_bounded(), "") << to_text(p);
         for (const int threads : {2, 3, 16}) {
-            bench.run({.max_isa = isa::best, .threads = threads, .algorithm = tiled_on(p)});
+            bench.run(
+                {.max_isa = usable_isas().back(), .threads = threads, .algorithm = tiled_on(p)});
             ASSERT_EQ(bench.output_bytes(), alone) << threads << ' ' << to_text(p);
         }
     });

@@ -25,7 +25,7 @@ template <int Bytes>
 __device__ inline void copy_async(unsigned to, const void *from, bool there) {
     if constexpr (Bytes == 16)
         asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from),
-                     "r"(there ? 16 : 0));
+            "r"(there ? 16 : 0));
     else
         asm volatile("cp.async.ca.shared.global [%0], [%1], %2, %3;" ::"r"(to), "l"(from),
                      "n"(Bytes), "r"(there ? Bytes : 0)
@@ -83,9 +83,9 @@ __device__ inline void store_matrices(unsigned at, const unsigned (&r)[4]) {
                  : "memory");
 }
 __device__ inline void store_two_matrices(unsigned at, const unsigned (&r)[2]) {
-    asm volatile("stmatrix.sync.aligned.m8n8.x2.shared.b16 [%0], {%1,%2};" ::"r"(at), "r"(r[0]),
-                 "r"(r[1])
-                 : "memory");
+    asm volatile(
+        "stmatrix.sync.aligned.m8n8.x2.shared.b16 [%0], {%1,%2};" ::"r"(at), "r"(r[0]), "r"(r[1])
+        : "memory");
 }
 __device__ inline void store_matrices_turned(unsigned at, const unsigned (&r)[4]) {
     asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1,%2,%3,%4};" ::"r"(at),

@@ -142,8 +142,7 @@ void multiply_all(void **all, int) {
         return value_of<T>(lane(row % 8 * 4 + k / step % 4)->a, word * step + k % step);
     };
     const auto b = [&](int k, int column) {
-        return value_of<T>(
-            lane(column * 4 + k / step % 4)->b, k / (4 * step) * step + k % step);
+        return value_of<T>(lane(column * 4 + k / step % 4)->b, k / (4 * step) * step + k % step);
     };
     for (int row = 0; row < 16; ++row)
         for (int column = 0; column < 8; ++column) {
@@ -157,7 +156,7 @@ void multiply_all(void **all, int) {
 template <typename T>
 void multiply(float (&c)[4], const unsigned (&a)[4], const unsigned *b) {
     product_request mine{c, a, b};
-    together("mma.k16", &mine, &multiply_all<T, sizeof(T) == 4 ? 8 : 16>);
+    together("mma.k16", &mine, &multiply_all < T, sizeof(T) == 4 ? 8 : 16 >);
 }
 template <typename T>
 void multiply_half(float (&c)[4], const unsigned (&a)[2], unsigned b) {
