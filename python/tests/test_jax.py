@@ -136,11 +136,14 @@ AXES = [(0, None, None), (None, 0, None), (None, None, 0), (0, 0, None), (0, 0, 
 
 @pytest.mark.parametrize("axes", AXES, ids=str)
 def test_vmap(axes):
-    """The bits of a loop, for values and gradients, mapped inside and outside."""
-    b = make(6)
+    """A loop, for values and gradients, mapped inside and outside.
+
+    Whole numbers: a larger batch may take another algorithm, which sums in another order.
+    """
+    whole = [jnp.asarray(RNG.integers(-4, 5, a.shape), jnp.float32) for a in (X, W, make(6))]
     batched = [
         x if axis is None else jnp.stack([x * (i + 1) for i in range(3)], axis)
-        for x, axis in zip((X, W, b), axes)
+        for x, axis in zip(whole, axes)
     ]
     gradients = jax.grad(lambda *a: jnp.sum(biased(*a) ** 2), (0, 1, 2))
     for function in (biased, gradients):
