@@ -51,10 +51,10 @@ block_steps cheapest_panels(const kernel_set &k, double rows, double columns) {
     return best;
 }
 
-/// The one that folded drivers choose: as wide as possible.
+/// The one that folded drivers choose.
 block_steps widest_panels(const kernel_set &k, double rows, double columns) {
     const double all = parts_of(columns, k.lanes);
-    return in_panels(k, rows, columns, parts_of(all, parts_of(all, k.max_vectors)));
+    return in_panels(k, rows, columns, parts_of(all, parts_of(all, widest_vectors(k))));
 }
 
 /// Rows in pieces of nearly equal height over `vectors` vectors.
@@ -67,12 +67,13 @@ block_steps in_pieces(const kernel_set &k, double rows, int vectors) {
         pieces};
 }
 
-/// Rows over `positions` positions, four vectors at a time.
+/// Rows over `positions` positions, a few vectors at a time.
 block_steps along_positions(const kernel_set &k, double rows, double positions) {
-    const double vectors = parts_of(positions, k.lanes), full = floor_of(vectors / 4);
-    const block_steps four = in_pieces(k, rows, 4);
-    const block_steps rest = in_pieces(k, rows, static_cast<int>(vectors - 4 * full));
-    return {full * four.cycles + rest.cycles, full * four.blocks + rest.blocks};
+    const int step = widest_vectors(k, static_cast<dim>(rows));
+    const double vectors = parts_of(positions, k.lanes), full = floor_of(vectors / step);
+    const block_steps each = in_pieces(k, rows, step);
+    const block_steps rest = in_pieces(k, rows, static_cast<int>(vectors - step * full));
+    return {full * each.cycles + rest.cycles, full * each.blocks + rest.blocks};
 }
 
 bool is_fma(const kernel_set &kernels) {

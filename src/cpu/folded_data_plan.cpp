@@ -106,7 +106,7 @@ void folded_data::choose_groups() {
 /// those are written faster one after the other.
 void folded_data::choose_panels() {
     const dim columns = div_up(out_block(), kernels_.lanes);
-    vectors_ = static_cast<int>(div_up(columns, div_up(columns, kernels_.max_vectors)));
+    vectors_ = static_cast<int>(div_up(columns, div_up(columns, widest_vectors(kernels_))));
     panels_ = div_up(out_block(), panel_width());
 }
 

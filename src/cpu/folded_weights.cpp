@@ -59,7 +59,7 @@ folded_weights::folded_weights(const conv::problem &p, const kernel_set &kernels
     runs_ = static_cast<dim>(walk_[0].phases[0].taps.size() * walk_[1].phases[0].taps.size());
     rows_ = span_ * p.ic;
     const dim columns = div_up(p.oc, kernels.lanes);
-    vectors_ = static_cast<int>(div_up(columns, div_up(columns, kernels.max_vectors)));
+    vectors_ = static_cast<int>(div_up(columns, div_up(columns, widest_vectors(kernels))));
     panels_ = div_up(p.oc, panel_width());
     dim positions =
         std::max<dim>(32, dst_target * kernels.k_per_unit / (4 * panels_ * panel_width()));

@@ -110,6 +110,7 @@ void narrow_data::settle() {
         tiles_[a] = div_up(walk_[a].longest, tile_[a]);
     }
     const dim slack = most_vectors * kernels_.lanes;
+    vectors_ = widest_vectors(kernels_, roles_.out_c);
     quads_ = in_quads();
     pixels_ = quads_ || in_vectors();
     stage_rows_ = 0;
@@ -280,7 +281,7 @@ void narrow_data::plan_ahead(scratch &s, const task &t, dim chunk, const task *n
         if (!phase_length(f, t, length)) continue;
         products +=
             t.groups * length[0]
-            * div_up((length[1] - 1) * patch_[2].length + length[2], most_vectors * kernels_.lanes);
+            * div_up((length[1] - 1) * patch_[2].length + length[2], vectors_ * kernels_.lanes);
     }
     const bool last = chunk + 1 == chunks_;
     s.input = !last             ? input_lines(t, chunk + 1)
@@ -417,9 +418,9 @@ void narrow_data::multiply(scratch &s, const task &t, dim chunk) const {
                                      : f.taps;
                 const dim count = (rows - 1) * patch_[2].length + length[2];
                 for (dim g = 0; g < t.groups; ++g)
-                    for (dim x = 0; x < count; x += most_vectors * kernels_.lanes) {
-                        const auto vectors = static_cast<int>(
-                            std::min(most_vectors, div_up(count - x, kernels_.lanes)));
+                    for (dim x = 0; x < count; x += vectors_ * kernels_.lanes) {
+                        const auto vectors =
+                            static_cast<int>(std::min(vectors_, div_up(count - x, kernels_.lanes)));
                         const dim row = h * patch_[2].length + x;
                         args.a = weights + 4 * g * taps_ * units(k_chunk_) * roles_.out_c;
                         args.b = s.patch

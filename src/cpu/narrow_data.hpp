@@ -114,6 +114,7 @@ private:
     dim patch_pitch_ = 0;  // units from one k to the next of the patch
     dim c_pitch_ = 0;      // floats from channel to channel of C; rows keep the patch's pitch
     dim plane_pitch_ = 0;
+    dim vectors_ = 4;                    // of positions that are multiplied together
     dim d_pitch_ = 0, d_rows_ = 0;       // floats from row to row of D (narrow_rows.cpp), its rows
     dim groups_ = 1, group_blocks_ = 1;  // groups of one task
     // Channels stay side by side, in the patch and in C: small groups of NXC, whose outputs fill

@@ -38,7 +38,13 @@ private:
         dim first, count;  // output channels
     };
 
+    /// Positions of a task whose blocks are multiplied one after the other.
+    struct stretch {
+        dim first, last;
+    };
+
     [[nodiscard]] dim step() const;    // positions of one product
+    [[nodiscard]] dim copied() const;  // positions at a time
     [[nodiscard]] dim blocks() const;  // of output channels
     [[nodiscard]] channel_block block(dim b) const;
     [[nodiscard]] task make_task(const conv::buffers &data, dim index) const;
@@ -47,19 +53,25 @@ private:
     void pack_weights(const scratch &s, const task &t) const;
     [[nodiscard]] bool streams(const task &t, dim x, dim count) const;
     [[nodiscard]] const float *input_of(const task &t) const;
-    void plan_ahead(scratch &s, const task &t) const;
-    void expect_next(
-        scratch &s, const task &t, const channel_block &rows, dim x, product_args &args) const;
-    void multiply(scratch &s, const task &t, const channel_block &rows, dim x, dim count) const;
+    void plan_ahead(scratch &s, const task &t, const stretch &all) const;
+    void expect_results(const task &t, const channel_block &rows, dim x, dim last) const;
+    void expect_next(scratch &s, const task &t, const channel_block &rows, const stretch &all,
+        dim x, product_args &args) const;
+    void multiply_block(
+        scratch &s, const task &t, const channel_block &rows, const stretch &all) const;
+    void multiply(scratch &s, const task &t, const channel_block &rows, const stretch &all, dim x,
+        dim count) const;
     void store(const scratch &s, const task &t, const channel_block &rows, dim x, dim count) const;
 
     conv::problem p_;
     const kernel_set &kernels_;
     data_roles roles_;
     bool streams_ = exceeds_caches(p_);  // results go past the caches where they can
-    bool buffered_;  // bias, add or ReLU: results do not leave the kernel as they are
-    dim tile_ = 1;   // positions of a task
-    dim tiles_ = 1;  // of an image
+    bool buffered_;        // bias, add or ReLU: results do not leave the kernel as they are
+    bool copies_ = false;  // the first block copies what it reads
+    dim tile_ = 1;         // positions of a task
+    dim stretch_ = 1;      // positions of a stretch
+    dim tiles_ = 1;        // of an image
     dim tasks_ = 0;
     std::size_t bytes_ = 0;  // of workspace, per worker
     int workers_ = 1;

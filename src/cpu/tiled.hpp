@@ -214,6 +214,34 @@ inline double step_cost(const kernel_set &k, dim rows, dim vectors) {
     return step_cost(k, static_cast<double>(rows), static_cast<double>(vectors));
 }
 
+/// Vectors of a block of C whose rows are many: the widest that multiply nearly as fast as any.
+/// (AVX2's blocks of four have two rows, whose sums wait for each other: two thirds of the speed.)
+inline int widest_vectors(const kernel_set &k) {
+    const auto each = [&](int v) {
+        return step_cost(k, dim{k.max_m[v]}, dim{v}) / (k.max_m[v] * v);
+    };
+    double least = each(1);
+    for (int v = 2; v <= k.max_vectors; ++v) least = std::min(least, each(v));
+    int v = k.max_vectors;
+    while (each(v) > 1.1 * least) --v;
+    return v;
+}
+
+/// The same for rows that are few, in blocks of nearly equal height, and vectors that are many.
+inline int widest_vectors(const kernel_set &k, dim rows) {
+    const auto each = [&](int v) {
+        const dim pieces = div_up(rows, k.max_m[v]), low = rows / pieces, taller = rows % pieces;
+        return (static_cast<double>(pieces - taller) * step_cost(k, low, dim{v})
+                   + static_cast<double>(taller) * step_cost(k, low + 1, dim{v}))
+               / v;
+    };
+    double least = each(1);
+    for (int v = 2; v <= k.max_vectors; ++v) least = std::min(least, each(v));
+    int v = k.max_vectors;
+    while (each(v) > 1.12 * least) --v;
+    return v;
+}
+
 inline const char *bytes_at(const void *p) {
     return static_cast<const char *>(p);
 }

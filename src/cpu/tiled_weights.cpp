@@ -313,11 +313,14 @@ value_range tiled_weights::prepare(
     if (!reads_input(s, t)) return pack(data, s, t, out);
     value_range range;
     if (s.is_src || !t.padded) return range;
+    // What lies side by side are channels, or positions of planes.
+    const bool planes = s.strides.c != 1;
+    const dim channels = s.is_rows ? t.rows : t.columns, along = planes ? t.length[2] : channels,
+              rows = planes ? channels : t.length[2];
     for (dim d = 0; d < t.length[0]; ++d)
         for (dim h = 0; h < t.length[1]; ++h)
             range.merge(kernels_.scan({first_element(data, s, t) + 4 * row_offset(s, t, d, h),
-                p_.type, s.strides.c, s.strides.x[2], s.is_rows ? t.rows : t.columns, t.length[2],
-                0, t.length[2], nullptr}));
+                p_.type, 1, planes ? s.strides.c : s.strides.x[2], along, rows, 0, rows, nullptr}));
     return range;
 }
 
@@ -484,7 +487,7 @@ void tiled_weights::multiply(
     operand rows, columns;
     product_args args{};
     args.ldc = panel_width();
-    args.a_m = 4;
+    args.a_m = reads_input(rows_, t) ? 4 * rows_.strides.c : 4;
     args.k = of.k;
     args.a_row = 4 * positions(rows_);
     args.a_tile = 16 * args.a_row;

@@ -62,6 +62,7 @@ private:
 
     tiled_weights(const tiled_weights &like, const kernel_set &kernels);
     void choose_orientation();
+    [[nodiscard]] bool rows_on_planes(const side &s, int vectors) const;
     void choose_paths();
     void choose_writing();
     void choose_cut();

@@ -121,23 +121,43 @@ void tiled_weights::choose_orientation() {
                    ? 0
                    : transposed * static_cast<double>(p_.ic * p_.oc) / static_cast<double>(summed);
     };
-    const bool src_rows = best_panel(kernels_, p_.ic, p_.oc, v_src_rows) + leaving(p_.weights.o)
-                          <= best_panel(kernels_, p_.oc, p_.ic, v_dst_rows) + leaving(p_.weights.i);
+    // Rows of planes that are read where they lie are not transposed on their way in.
+    const double taps = static_cast<double>(taps_.kept.size());
+    const auto saved = [&](const side &s) {
+        constexpr double turned = 1.2;
+        const bool direct = rows_on_planes(s, 2) && (!s.is_src || taps_.kept.size() == 1);
+        return direct ? turned * static_cast<double>(s.channels) / taps : 0;
+    };
+    const double by_src = best_panel(kernels_, p_.ic, p_.oc, v_src_rows) + leaving(p_.weights.o)
+                          - saved(side_of(true, true)),
+                 by_dst = best_panel(kernels_, p_.oc, p_.ic, v_dst_rows) + leaving(p_.weights.i)
+                          - saved(side_of(false, true));
+    const bool src_rows = by_src <= by_dst;
     rows_ = side_of(src_rows, true);
     columns_ = side_of(!src_rows, false);
     vectors_ = src_rows ? v_src_rows : v_dst_rows;
     c_rows_ = rows_.channels;
 }
 
+/// Whether the rows of a block of C, `vectors` wide, can be read from planes as they lie, each a
+/// stream of its own: that is so few that they stay in L1 beside each other, and not all at the
+/// same place of a page.
+bool tiled_weights::rows_on_planes(const side &s, int vectors) const {
+    constexpr dim ways = 8, same_sets = 1024;
+    return kernels_.max_m[vectors] <= ways && s.strides.c != 1 && s.strides.x[2] == 1
+           && (!s.is_src || walk_[2].in_step == 1) && 4 * s.strides.c % same_sets != 0;
+}
+
 /// Operands that need no packing: f32 with channels side by side, whole vectors of columns, and
-/// positions not so far apart that they compete for the same sets of L1.
+/// positions not so far apart that they compete for the same sets of L1; or rows of planes.
 void tiled_weights::choose_paths() {
     constexpr dim most_pitch = 1024;
     for (side *s : {&rows_, &columns_}) {
         const dim pitch = s->strides.x[2] * (s->is_src ? walk_[2].in_step : 1);
+        const bool near = s->strides.c == 1 && 4 * pitch <= most_pitch
+                          && (s->is_rows || s->channels % kernels_.lanes == 0);
         s->as_stored = kernels_.format == operand_format::fma && p_.type == data_type::f32
-                       && s->strides.c == 1 && 4 * pitch <= most_pitch
-                       && (s->is_rows || s->channels % kernels_.lanes == 0);
+                       && (near || (s->is_rows && rows_on_planes(*s, vectors_)));
     }
     neighbours_ = kernels_.format == operand_format::dot2 && taps_.kept.size() == 1
                   && p_.src.x[2] * walk_[2].in_step == 1 && p_.dst.x[2] == 1

@@ -36,7 +36,9 @@ void for_each_case(Body &&body) {
         dim mb, groups, ic, oc, height, width;
     } sizes[] = {{2, 1, 3, 5, 1, 2}, {1, 1, 1, 1, 1, 33}, {2, 1, 7, 14, 3, 5}, {1, 1, 17, 29, 4, 4},
         {3, 1, 24, 15, 1, 31}, {2, 1, 13, 28, 8, 4}, {1, 3, 5, 9, 7, 7}, {2, 2, 16, 3, 10, 10},
-        {1, 1, 64, 33, 28, 28}, {1, 1, 255, 17, 5, 13}, {1, 1, 9, 70, 41, 25}};
+        {1, 1, 64, 33, 28, 28}, {1, 1, 255, 17, 5, 13}, {1, 1, 9, 70, 41, 25},
+        // Copied on the way (AVX2), in several stretches, of which the last is not whole.
+        {1, 1, 65, 31, 11, 19}, {2, 1, 80, 100, 9, 29}, {1, 2, 70, 66, 12, 12}};
     std::uint64_t seed = 0;
     for (const pass what : {pass::forward, pass::backward_data})
         for (const auto &s : sizes)

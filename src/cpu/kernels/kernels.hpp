@@ -83,6 +83,9 @@ struct product_args {
     dim ld_out = 0;
     bool normal = false;  // and none is subnormal, as the operands' range tells
     bool stream = false;  // results go past the caches: C or `out` and all its rows are on lines
+    // If not null, the units of B are copied here, one after the other, as they are multiplied: one
+    // or two vectors, where the kernels can (kernel_set::copies).
+    char *copy = nullptr;
     dim last = 0;  // columns of the last vector that are stored (not amx, no accumulate); 0: all
     // Memory that will be used soon, asked for on the way: two lines with each k unit, as many as
     // there are units for. In one go they would wait for each other, and the product for them.
@@ -160,6 +163,7 @@ struct kernel_set {
     int lanes = 0;        // columns of one vector (or tile) of B
     int max_vectors = 0;  // widest C block, in vectors
     int max_m[5] = {};    // tallest C block for 1..max_vectors vectors (index 0 unused)
+    bool copies = false;  // product() can copy B on the way
     int k_per_unit = 1;
     int unit_bytes = 4;    // of A, per position
     int column_bytes = 4;  // of B, per column of a k unit, all parts

@@ -147,8 +147,8 @@ template <int M, int N>
 }
 #endif
 
-/// `Fetches`: there are lists of memory to ask for on the way.
-template <int M, int N, bool Fetches>
+/// `Fetches`: there are lists of memory to ask for on the way; `Copies`: B is copied.
+template <int M, int N, bool Fetches, bool Copies>
 void product_block(const product_args &p) {
     // In registers from the start: loops that are not unrolled would build the block on the stack.
     typename V::acc acc[M][N];
@@ -166,6 +166,7 @@ void product_block(const product_args &p) {
     constexpr int groups = (M + 2) / 3;
     const dim a_m = p.a_m, a_step = p.a_step, b_step = p.b_step;
     fetch_walk ahead(p);
+    char *copy = p.copy;
     for (dim r = 0; r < p.runs; ++r) {
         const char *a[groups];
 #pragma GCC unroll 16
@@ -178,6 +179,11 @@ void product_block(const product_args &p) {
                 typename V::unit bv[N];
 #pragma GCC unroll 8
                 for (int n = 0; n < N; ++n) bv[n] = V::load(b + n * (4 * V::lanes));
+                if constexpr (Copies) {
+#pragma GCC unroll 8
+                    for (int n = 0; n < N; ++n) V::store(copy + n * (4 * V::lanes), bv[n]);
+                    copy += N * (4 * V::lanes);
+                }
 #pragma GCC unroll 32
                 for (int m = 0; m < M; ++m) {
                     const char *const am = a[m / 3] + (m % 3) * a_m;
@@ -226,27 +232,32 @@ void product_block(const product_args &p) {
 
 using block_function = void (*)(const product_args &);
 
-template <bool Fetches, int N, int M>
+template <bool Fetches, bool Copies, int N, int M>
 constexpr void fill_blocks(block_function *table) {
-    table[M] = product_block<M, N, Fetches>;
-    if constexpr (M > 1) fill_blocks<Fetches, N, M - 1>(table);
+    table[M] = product_block<M, N, Fetches, Copies>;
+    if constexpr (M > 1) fill_blocks<Fetches, Copies, N, M - 1>(table);
 }
 
 /// of[vectors][m]; heights are V::max_m[vectors].
-template <bool Fetches>
+template <bool Fetches, bool Copies>
 struct block_table {
     block_function of[5][33] = {};
     constexpr block_table() {
-        fill_blocks<Fetches, 1, V::max_m[1]>(of[1]);
-        fill_blocks<Fetches, 2, V::max_m[2]>(of[2]);
-        fill_blocks<Fetches, 3, V::max_m[3]>(of[3]);
-        fill_blocks<Fetches, 4, V::max_m[4]>(of[4]);
+        fill_blocks<Fetches, Copies, 1, V::max_m[1]>(of[1]);
+        fill_blocks<Fetches, Copies, 2, V::max_m[2]>(of[2]);
+        if constexpr (Copies) return;
+        fill_blocks<Fetches, false, 3, V::max_m[3]>(of[3]);
+        fill_blocks<Fetches, false, 4, V::max_m[4]>(of[4]);
     }
 };
 
 void product(const product_args &p, int m, int vectors) {
-    static constexpr block_table<false> plain{};
-    static constexpr block_table<true> fetching{};
+    static constexpr block_table<false, false> plain{};
+    static constexpr block_table<true, false> fetching{};
+    if constexpr (V::copies) {
+        static constexpr block_table<true, true> copying{};
+        if (p.copy != nullptr) return copying.of[vectors][m](p);
+    }
     const bool fetches = (p.fetch[0].count | p.fetch[1].count) != 0;
     (fetches ? fetching.of : plain.of)[vectors][m](p);
 }

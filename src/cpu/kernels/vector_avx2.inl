@@ -5,6 +5,7 @@ struct V {
     // 16 registers: M·N accumulators + N of B + one broadcast.
     static constexpr int max_m[5] = {0, 12, 6, 4, 2};
     static constexpr int max_dot[5] = {0, 9, 6, 4, 2};
+    static constexpr bool copies = true;  // see product_args::copy
     using vec = __m256;
 
     /// In a register from here on: compilers would rather load a value again for each use.

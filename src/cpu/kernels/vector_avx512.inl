@@ -20,6 +20,7 @@ struct V {
     // 32 registers: M·N accumulators + N of B + a broadcast that usually folds into the FMA.
     static constexpr int max_m[5] = {0, 28, 14, 9, 7};
     static constexpr int max_dot[5] = {0, 9, 9, 8, 6};
+    static constexpr bool copies = false;  // see product_args::copy
     using vec = __m512;
 
     static __mmask16 first(dim n) {

@@ -6,6 +6,7 @@ struct V {
     // 32 registers: M·N accumulators + N of B + one broadcast.
     static constexpr int max_m[5] = {0, 28, 14, 9, 6};
     static constexpr int max_dot[5] = {0, 9, 9, 8, 6};
+    static constexpr bool copies = false;  // see product_args::copy
     using vec = float32x4_t;
 
     /// In a register from here on: compilers would rather load a value again for each use.

@@ -6,6 +6,7 @@ struct V {
     // 16 registers, as with AVX2; products are rounded before they are added (no FMA).
     static constexpr int max_m[5] = {0, 12, 6, 4, 2};
     static constexpr int max_dot[5] = {0, 9, 6, 4, 2};
+    static constexpr bool copies = false;  // see product_args::copy
     using vec = float __attribute__((vector_size(16)));
 
     static void hold(vec &) {}

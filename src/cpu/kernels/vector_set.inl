@@ -8,6 +8,7 @@ constexpr kernel_set vector_kernels(isa set, operand_format format) {
         .lanes = V::lanes,
         .max_vectors = 4,
         .max_m = {0, V::max_m[1], V::max_m[2], V::max_m[3], V::max_m[4]},
+        .copies = V::copies,
         .k_per_unit = F::k_per_unit,
         .limits = F::limits,
         .product = product,
