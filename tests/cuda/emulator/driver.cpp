@@ -24,6 +24,7 @@ std::map<CUdeviceptr, std::size_t> &areas() {
 struct function {
     const char *name;
     emulator::entry call;
+    unsigned most_shared = 48U * 1024;  // more has to be asked for
 };
 
 CUresult allocate(CUdeviceptr *to, std::size_t bytes) {
@@ -115,7 +116,9 @@ CUresult cuFuncGetAttribute(int *value, CUfunction_attribute, CUfunction) {
     *value = 0;
     return CUDA_SUCCESS;
 }
-CUresult cuFuncSetAttribute(CUfunction, CUfunction_attribute, int) {
+CUresult cuFuncSetAttribute(CUfunction which, CUfunction_attribute what, int value) {
+    if (what == CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES)
+        reinterpret_cast<function *>(which)->most_shared = static_cast<unsigned>(value);
     return CUDA_SUCCESS;
 }
 CUresult cuLaunchKernel(CUfunction which, unsigned grid_x, unsigned, unsigned, unsigned block_x,
@@ -125,6 +128,7 @@ CUresult cuLaunchKernel(CUfunction which, unsigned grid_x, unsigned, unsigned, u
         std::fprintf(stderr, "emulator: there is no kernel %s\n", f->name);
         return CUDA_ERROR_NOT_SUPPORTED;
     }
+    if (shared > f->most_shared) return CUDA_ERROR_INVALID_VALUE;
     const std::lock_guard lock(guard);
     emulator::run({grid_x, 1, 1}, {block_x, 1, 1}, shared, [&] { f->call(arguments); });
     return CUDA_SUCCESS;
