@@ -64,6 +64,7 @@ constexpr algorithm algorithms[] = {
         &make_cudnn_plan},
     {"cuda.banded", accuracy::accurate, false, &has_banded, &refuse_banded, &predict_banded,
         &make_banded_plan},
+    {"cuda.ring", accuracy::strict, false, &any, &refuse_ring, &predict_ring, &make_ring_plan},
     {"cuda.quads", accuracy::strict, false, &any, &refuse_quads, &predict_quads, &make_quads_plan},
     {"cuda.staged", accuracy::strict, false, &any, &refuse_staged, &predict_staged,
         &make_staged_plan},

@@ -45,6 +45,13 @@ prediction predict_quads(
 std::unique_ptr<const engines::plan> make_quads_plan(std::string_view name, const conv::problem &p,
     const architecture &on, const engines::plan_limits &limits);
 
+/// Those whose channels lie side by side, by warps that need nobody else.
+std::string refuse_ring(const conv::problem &p);
+prediction predict_ring(
+    const conv::problem &p, const architecture &on, const engines::plan_limits &limits);
+std::unique_ptr<const engines::plan> make_ring_plan(std::string_view name, const conv::problem &p,
+    const architecture &on, const engines::plan_limits &limits);
+
 /// Depthwise layers of any kernel, stride and dilation, on any axes.
 std::string refuse_sliding(const conv::problem &p);
 prediction predict_sliding(

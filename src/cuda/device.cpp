@@ -12,6 +12,7 @@
 #include "cuda/kernels/banded_args.hpp"
 #include "cuda/kernels/fold_args.hpp"
 #include "cuda/kernels/halo_args.hpp"
+#include "cuda/kernels/ring_args.hpp"
 
 namespace convgrad::cuda {
 namespace {
@@ -75,6 +76,7 @@ void load_kernels(device &d) {
     allow_all(kernel::dense_data_f32, kernel::dense_data_tf32, dense_shared);
     allow_all(kernel::dense_weights_f32, kernel::dense_weights_tf32, dense_weights_shared);
     allow_all(kernel::staged_data_k3p_f32, kernel::staged_weights_k7s2c_f16, staged_most_shared);
+    allow_all(kernel::ring_data_k3_f32, kernel::ring_weights_k7_f32, ring_most_shared);
     if (has_banded(d.arch))
         allow_all(kernel::banded_data_k3p_bf16, kernel::banded_weights_k7c_f16, banded_most_shared);
     if (!d.arch.warpgroups) return;

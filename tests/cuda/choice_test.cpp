@@ -105,6 +105,7 @@ TEST(cuda_choice, every_algorithm_wins_somewhere) {
         {"cuda.fold", layer(pass::backward_data, 1, 3, 64, 224, 7, 2), hopper},
         {"cuda.quads", layer(pass::forward, 96, 1, 1, 56, 3, 2), ampere},
         {"cuda.staged", layer(pass::forward, 96, 1, 1, 56, 7), hopper},
+        {"cuda.ring", layer(pass::backward_weights, 96, 1, 1, 56, 5), ampere},
         {"cuda.depthwise", layer(pass::forward, 96, 1, 2, 56, 3), hopper},
         {"cuda.sliding", layer(pass::forward, 96, 1, 1, 56, 11), ampere},
         {"cuda.halo", shared16, hopper}, {"cuda.bulk", dense16, hopper},
@@ -230,33 +231,55 @@ TEST(cuda_choice, first_layers_have_algorithms_of_their_own) {
 }
 
 TEST(cuda_choice, depthwise_layers_go_through_shared_memory) {
+    const auto chosen = [](const problem &p, const architecture &on) {
+        return cuda::make_plan(p, on, {})->algorithm();
+    };
     for (const pass what : all_passes)
         for (const dim kernel : {3, 5, 7})
             for (const dim stride : {1, 2})
                 for (const data_layout layout : {data_layout::nxc, data_layout::ncx})
                     for (const architecture &on : {hopper, ampere, small}) {
-                        const auto plan = cuda::make_plan(
-                            layer(what, 64, 1, 1, 28, kernel, stride, layout), on, {});
+                        const problem p = layer(what, 256, 1, 1, 28, kernel, stride, layout);
+                        const auto plan = cuda::make_plan(p, on, {});
+                        const bool forward2 = what == pass::forward && stride == 2,
+                                   data2 = what == pass::backward_data && stride == 2;
                         // Few taps of channels side by side only wait for memory.
-                        const bool quads = kernel == 3 && layout == data_layout::nxc
-                                           && (what == pass::forward
-                                               || (what == pass::backward_data && stride == 1));
-                        EXPECT_EQ(plan->algorithm(), quads ? "cuda.quads" : "cuda.staged");
+                        const bool side = layout == data_layout::nxc;
+                        const bool ring = side
+                                          && (kernel == 3   ? !forward2
+                                              : kernel == 5 ? !data2
+                                                            : stride == 1);
+                        EXPECT_EQ(plan->algorithm(), ring                  ? "cuda.ring"
+                                                     : side && kernel == 3 ? "cuda.quads"
+                                                                           : "cuda.staged")
+                            << to_text(p);
                         EXPECT_EQ(plan->facts().kept, engines::accuracy::strict);
                     }
+    // Rings want whole warps of channels, and enough of them.
+    EXPECT_EQ(chosen(layer(pass::forward, 144, 1, 1, 56, 3), hopper), "cuda.quads");
+    EXPECT_EQ(chosen(layer(pass::forward, 96, 1, 1, 56, 7), hopper), "cuda.staged");
+    for (const pass what : all_passes) {
+        problem p = layer(what, 64, 1, 1, 28, 5);
+        p.mb = 4;
+        EXPECT_EQ(chosen(p, hopper), "cuda.staged");
+        EXPECT_EQ(chosen(layer(what, 63, 1, 1, 28, 5), hopper), "cuda.staged");
+    }
     // 16-bit ones of stride 1 by tensor cores, where matrices can be turned on their way.
     for (const pass what : all_passes)
         for (const dim stride : {1, 2})
-            for (const dim size : {7, 14, 28, 56, 112})
-                for (const data_layout layout : {data_layout::nxc, data_layout::ncx}) {
-                    problem p = layer(what, 64, 1, 1, size, 5, stride, layout);
-                    p.type = p.out_type = data_type::f16;
-                    EXPECT_EQ(cuda::make_plan(p, hopper, {})->algorithm(),
-                        stride == 1 ? "cuda.banded" : "cuda.staged");
-                    EXPECT_EQ(cuda::make_plan(p, ampere, {})->algorithm(), "cuda.staged");
-                    p.math = math_mode::strict;
-                    EXPECT_EQ(cuda::make_plan(p, hopper, {})->algorithm(), "cuda.staged");
-                }
+            for (const dim size : {14, 28, 56, 112})
+                for (const dim kernel : {5, 7})
+                    for (const data_layout layout : {data_layout::nxc, data_layout::ncx}) {
+                        problem p = layer(what, 512, 1, 1, size, kernel, stride, layout);
+                        p.type = p.out_type = data_type::f16;
+                        const bool ring = layout == data_layout::nxc && kernel == 5;
+                        const std::string_view otherwise = ring ? "cuda.ring" : "cuda.staged";
+                        EXPECT_EQ(chosen(p, hopper),
+                            ring || stride == 2 ? otherwise : std::string_view("cuda.banded"));
+                        EXPECT_EQ(chosen(p, ampere), otherwise);
+                        p.math = math_mode::strict;
+                        EXPECT_EQ(chosen(p, hopper), otherwise);
+                    }
     // Other kernels and multipliers are not for it.
     for (const dim kernel : {4, 9}) {
         const problem p = layer(pass::forward, 64, 1, 1, 28, kernel);

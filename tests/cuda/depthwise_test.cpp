@@ -13,7 +13,7 @@ using conv::problem;
 
 constexpr pass all_passes[] = {pass::forward, pass::backward_data, pass::backward_weights};
 constexpr std::string_view algorithms[] = {
-    "cuda.depthwise", "cuda.staged", "cuda.quads", "cuda.banded"};
+    "cuda.depthwise", "cuda.staged", "cuda.quads", "cuda.banded", "cuda.ring"};
 constexpr data_type all_types[] = {data_type::f32, data_type::bf16, data_type::f16};
 
 /// Calls body for every kernel of the family, with sizes around the strips and segments.
@@ -76,6 +76,7 @@ TEST(cuda_depthwise, integers_are_exact) {
     EXPECT_GT(taken["cuda.depthwise"], seed * 3 / 4);
     EXPECT_GT(taken["cuda.staged"], seed / 20);
     EXPECT_GT(taken["cuda.quads"], seed / 200);
+    EXPECT_GT(taken["cuda.ring"], seed / 40);
     if (gpu.device().arch.major >= 9) {
         EXPECT_GT(taken["cuda.banded"], seed / 60);
     }
@@ -164,13 +165,43 @@ TEST(cuda_depthwise, layers_of_networks_are_exact) {
                             const bool quads = kernel == 3 && layout == data_layout::nxc
                                                && (what == pass::forward
                                                    || (what == pass::backward_data && stride == 1));
+                            const bool ring =
+                                layout == data_layout::nxc
+                                && (kernel == 5
+                                    || (kernel == 3 && (stride == 1 || what != pass::forward))
+                                    || (kernel == 7 && stride == 1 && type == data_type::f32));
                             for (const std::string_view algorithm :
                                 {"cuda.staged", banded ? "cuda.banded" : "cuda.staged",
-                                    quads ? "cuda.quads" : "cuda.staged"}) {
+                                    quads ? "cuda.quads" : "cuda.staged",
+                                    ring ? "cuda.ring" : "cuda.staged"}) {
                                 EXPECT_EQ(gpu.run(bench, algorithm), algorithm);
                                 ASSERT_EQ(bench.compare_exact(), "") << algorithm;
                             }
                         }
+}
+
+// A thread takes several images where there are many, the last of which may not be there.
+TEST(cuda_depthwise, many_images_are_exact) {
+    CONVGRAD_NEEDS_GPU();
+    workbench bench;
+    gpu_bench gpu;
+    std::uint64_t seed = 0;
+    for (const pass what : all_passes)
+        for (const dim kernel : {3, 5}) {
+            problem p;
+            p.what = what;
+            p.type = p.out_type = data_type::f32;
+            p.mb = 8203;
+            p.groups = 33;
+            p.ic = p.oc = 1;
+            for (std::size_t d = 1; d < 3; ++d)
+                p.x[d] = make_axis(2, kernel, 1, 1, kernel / 2, kernel / 2);
+            set_layouts(p, data_layout::nxc, weights_layout::oix, data_layout::nxc);
+            bench.load(p, fill::integers, ++seed);
+            bench.run_reference();
+            EXPECT_EQ(gpu.run(bench, "cuda.ring"), "cuda.ring");
+            ASSERT_EQ(bench.compare_exact(), "") << kernel;
+        }
 }
 
 }  // namespace

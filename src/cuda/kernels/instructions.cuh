@@ -20,6 +20,12 @@ __device__ inline unsigned shared_address(const void *p) {
     return static_cast<unsigned>(__cvta_generic_to_shared(p));
 }
 
+/// A number of which nothing can be worked out ahead, to be kept in registers that are scarce.
+__device__ inline unsigned opaque(unsigned v) {
+    asm volatile("" : "+r"(v));
+    return v;
+}
+
 /// 4, 8 or 16 bytes to shared memory, or zeros.
 template <int Bytes>
 __device__ inline void copy_async(unsigned to, const void *from, bool there) {
@@ -37,6 +43,17 @@ __device__ inline void copy_async(unsigned to, const void *from) {
         asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to), "l"(from));
     else
         asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" ::"r"(to), "l"(from), "n"(Bytes));
+}
+/// 16 bytes where `taken` is not 0; zeros where `there` is. Bits of masks are tested at once.
+__device__ inline void copy_async_if(
+    unsigned to, const void *from, unsigned there, unsigned taken = 1) {
+    asm volatile("{\n"
+                 ".reg .pred none, takes;\n"
+                 "setp.eq.u32 none, %2, 0;\n"
+                 "setp.ne.u32 takes, %3, 0;\n"
+                 "@takes cp.async.cg.shared.global [%0], [%1], 16, none;\n"
+                 "}" ::"r"(to),
+        "l"(from), "r"(there), "r"(taken));
 }
 /// What a thread has copied since the last call is one group.
 __device__ inline void commit_copies() {

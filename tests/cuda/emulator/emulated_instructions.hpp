@@ -16,6 +16,10 @@ inline unsigned char *shared_pointer(unsigned at) {
     return emulator::shared_memory() + static_cast<int>(at);
 }
 
+inline unsigned opaque(unsigned v) {
+    return v;
+}
+
 inline void arrive(const emulator::pending_copy &c) {
     if (c.there)
         std::memcpy(c.to, c.from, static_cast<std::size_t>(c.bytes));
@@ -33,6 +37,9 @@ void copy_async(unsigned to, const void *from, bool there = true) {
         emulator::here().groups.back().push_back(copy);
     else
         arrive(copy);
+}
+inline void copy_async_if(unsigned to, const void *from, unsigned there, unsigned taken = 1) {
+    if (taken != 0) copy_async<16>(to, from, there != 0);
 }
 inline void commit_copies() {
     emulator::here().groups.emplace_back();
