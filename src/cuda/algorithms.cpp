@@ -8,6 +8,7 @@
 #include "cuda/depthwise.hpp"
 #include "cuda/fold.hpp"
 #include "cuda/general.hpp"
+#include "cuda/pixels.hpp"
 #include "cuda/plan.hpp"
 #include "cuda/sums.hpp"
 #include "cuda/wgmma.hpp"
@@ -72,6 +73,10 @@ constexpr algorithm algorithms[] = {
         &make_depthwise_plan},
     {"cuda.sliding", accuracy::strict, false, &any, &refuse_sliding, &predict_sliding,
         &make_sliding_plan},
+    {"cuda.pixels", accuracy::accurate, false, &any, &refuse_pixels, &predict_pixels,
+        &make_pixels_plan},
+    {"cuda.pixels_f32", accuracy::strict, false, &any, &refuse_pixels_f32, &predict_pixels,
+        &make_pixels_plan},
     {"cuda.columns", accuracy::accurate, true, &any, &refuse_columns, &predict_columns,
         &make_columns_plan},
     {"cuda.fold", accuracy::accurate, true, &has_warpgroups, &refuse_fold, &predict_fold,

@@ -13,6 +13,7 @@
 #include "cuda/kernels/fold_args.hpp"
 #include "cuda/kernels/halo_args.hpp"
 #include "cuda/kernels/ring_args.hpp"
+#include "cuda/pixels.hpp"
 
 namespace convgrad::cuda {
 namespace {
@@ -79,6 +80,7 @@ void load_kernels(device &d) {
     allow_all(kernel::ring_data_k3_f32, kernel::ring_weights_k7_f32, ring_most_shared);
     if (has_banded(d.arch))
         allow_all(kernel::banded_data_k3p_bf16, kernel::banded_weights_k7c_f16, banded_most_shared);
+    allow_all(kernel::pixels_data_n4p_bf16, kernel::pixels_weights_c4c_f32, pixels_shared(d.arch));
     if (!d.arch.warpgroups) return;
     allow_all(kernel::wgmma_data_n32_f32, kernel::wgmma_data_n128_tf32, wgmma_shared(128, 2));
     allow_all(

@@ -97,11 +97,15 @@ TEST(cuda_choice, every_algorithm_wins_somewhere) {
     exact_groups.math = math_mode::strict;
     problem planes16 = layer(pass::forward, 96, 1, 1, 56, 7, 1, data_layout::ncx);
     planes16.type = planes16.out_type = data_type::bf16;
-    problem patches = layer(pass::forward, 1, 3, 96, 224, 4, 4);
+    const problem patches = layer(pass::forward, 1, 3, 768, 224, 16, 16);
+    problem first16 = layer(pass::forward, 1, 3, 64, 224, 7, 2);
+    first16.type = first16.out_type = data_type::bf16;
     problem pointwise16 = layer(pass::forward, 1, 64, 256, 56, 1, 1, data_layout::ncx);
     pointwise16.type = pointwise16.out_type = data_type::bf16;
     const expectation all[] = {{"cuda.cudnn", pointwise16, with_cudnn},
         {"cuda.banded", planes16, hopper}, {"cuda.columns", patches, hopper},
+        {"cuda.pixels", first16, hopper},
+        {"cuda.pixels_f32", layer(pass::forward, 1, 3, 64, 224, 3), hopper},
         {"cuda.fold", layer(pass::backward_data, 1, 3, 64, 224, 7, 2), hopper},
         {"cuda.quads", layer(pass::forward, 96, 1, 1, 56, 3, 2), ampere},
         {"cuda.staged", layer(pass::forward, 96, 1, 1, 56, 7), hopper},
@@ -228,6 +232,63 @@ TEST(cuda_choice, first_layers_have_algorithms_of_their_own) {
     EXPECT_FALSE(takes(layer(pass::backward_data, 1, 16, 64, 56, 7, 2), "cuda.fold"));
     EXPECT_FALSE(takes(layer(pass::forward, 1, 3, 64, 56, 7, 2), "cuda.fold"));
     EXPECT_FALSE(takes(layer(pass::forward, 1, 3, 64, 56, 1), "cuda.columns"));
+}
+
+// As measured on an H200: `cuda.pixels` where it is fastest, and nowhere else.
+TEST(cuda_choice, first_layers_are_computed_as_pixels_where_that_is_fastest) {
+    struct row {
+        dim mb, oc, size, kernel, stride, pad;
+        data_type type;
+        data_layout layout;
+        std::string_view forward, weights;
+    };
+    constexpr data_type f32 = data_type::f32, bf16 = data_type::bf16;
+    constexpr data_layout nxc = data_layout::nxc, ncx = data_layout::ncx;
+    constexpr std::string_view here = "cuda.pixels", here_f32 = "cuda.pixels_f32",
+                               columns = "cuda.columns", wgmma = "cuda.wgmma";
+    const row rows[] = {{64, 64, 224, 7, 2, 3, bf16, nxc, here, here},
+        {64, 64, 224, 7, 2, 3, bf16, ncx, here, here},
+        {64, 64, 224, 7, 2, 3, f32, nxc, wgmma, here_f32},
+        {64, 64, 224, 7, 2, 3, f32, ncx, wgmma, here_f32},
+        {64, 96, 224, 4, 4, 0, bf16, nxc, here, here},
+        {64, 96, 224, 4, 4, 0, f32, ncx, here_f32, here_f32},
+        {64, 32, 224, 3, 2, 1, bf16, ncx, here, here},
+        {64, 32, 224, 3, 2, 1, f32, nxc, here_f32, here_f32},
+        {64, 64, 224, 3, 1, 1, bf16, nxc, here, here},
+        {64, 64, 224, 3, 1, 1, f32, ncx, here_f32, here_f32},
+        {64, 64, 224, 11, 4, 2, bf16, nxc, here, here},
+        {64, 64, 224, 11, 4, 2, bf16, ncx, here, columns},  // rows of 55: element by element
+        {64, 64, 224, 11, 4, 2, f32, nxc, columns, here_f32},
+        {64, 64, 224, 11, 4, 2, f32, ncx, columns, columns},
+        {64, 512, 224, 8, 8, 0, bf16, nxc, columns, columns},
+        {64, 192, 224, 6, 6, 0, f32, nxc, columns, columns},
+        {1, 64, 224, 7, 2, 3, bf16, nxc, here, wgmma},  // sums of parts outweigh one image
+        {1, 64, 224, 7, 2, 3, f32, ncx, wgmma, wgmma},
+        {256, 64, 32, 3, 1, 1, bf16, ncx, here, here}};
+    for (const row &r : rows)
+        for (const pass what : {pass::forward, pass::backward_weights}) {
+            problem p = layer(what, 1, 3, r.oc, r.size, r.kernel, r.stride, r.layout);
+            p.mb = r.mb;
+            p.type = p.out_type = r.type;
+            for (std::size_t d = 1; d < 3; ++d)
+                p.x[d] = make_axis(r.size, r.kernel, r.stride, 1, r.pad, r.pad);
+            set_layouts(p, r.layout, weights_layout::oix, r.layout);
+            EXPECT_EQ(cuda::make_plan(p, hopper, {})->algorithm(),
+                what == pass::forward ? r.forward : r.weights)
+                << to_text(p);
+            // In f32 it is as exact as any, and has no rival there.
+            p.math = math_mode::strict;
+            if (r.type == f32 && r.kernel < 6) {
+                EXPECT_EQ(cuda::make_plan(p, hopper, {})->algorithm(), here_f32) << to_text(p);
+            }
+        }
+    // Other channels, groups and taps with gaps are not for it.
+    problem gaps = layer(pass::forward, 1, 3, 64, 56, 3);
+    gaps.x[2] = make_axis(56, 3, 1, 2, 2, 2);
+    set_layouts(gaps, nxc, weights_layout::oix, nxc);
+    for (const problem &p : {layer(pass::forward, 1, 5, 64, 56, 3), gaps,
+             layer(pass::forward, 2, 3, 64, 56, 3), layer(pass::backward_data, 1, 3, 64, 56, 3)})
+        EXPECT_THROW((void)cuda::make_plan(p, hopper, {.only_algorithm = here_f32}), error);
 }
 
 TEST(cuda_choice, depthwise_layers_go_through_shared_memory) {

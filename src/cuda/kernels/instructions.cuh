@@ -105,9 +105,21 @@ __device__ inline void store_two_matrices(unsigned at, const unsigned (&r)[2]) {
         : "memory");
 }
 __device__ inline void store_matrices_turned(unsigned at, const unsigned (&r)[4]) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 900
+    // Without the instruction each lane asks for the rows of its values, and stores them.
+    const int lane = static_cast<int>(threadIdx.x) % 32;
+#pragma unroll
+    for (int i = 0; i < 8; ++i) {
+        const unsigned row = __shfl_sync(~0U, at, i / 2 * 8 + lane % 4 * 2 + i % 2);
+        asm volatile("st.shared.b16 [%0], %1;" ::"r"(row + lane / 4 * 2),
+                     "h"(static_cast<unsigned short>(r[i / 2] >> i % 2 * 16))
+                     : "memory");
+    }
+#else
     asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1,%2,%3,%4};" ::"r"(at),
                  "r"(r[0]), "r"(r[1]), "r"(r[2]), "r"(r[3])
                  : "memory");
+#endif
 }
 
 __device__ inline unsigned load_word(unsigned at) {
@@ -161,6 +173,22 @@ __device__ inline void multiply_half<f16>(float (&c)[4], const unsigned (&a)[2],
                  "{%0,%1,%2,%3};"
                  : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
                  : "r"(a[0]), "r"(a[1]), "r"(b));
+}
+
+/// Two values that are stored; `mark` is changed if one of them is not finite.
+template <typename T>
+__device__ inline void mark_special(unsigned &mark, unsigned pair);
+template <>
+__device__ inline void mark_special<bf16>(unsigned &mark, unsigned pair) {
+    asm("fma.rn.bf16x2 %0, %1, %2, %0;" : "+r"(mark) : "r"(pair), "r"(0));
+}
+template <>
+__device__ inline void mark_special<f16>(unsigned &mark, unsigned pair) {
+    asm("fma.rn.f16x2 %0, %1, %2, %0;" : "+r"(mark) : "r"(pair), "r"(0));
+}
+/// Whether a mark, which was 0 at first, has changed: it is NaN then, and else a zero.
+__device__ inline bool is_marked(unsigned mark) {
+    return (mark & 0x7fff7fffU) != 0;
 }
 
 }  // namespace convgrad::cuda

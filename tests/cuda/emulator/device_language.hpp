@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <type_traits>
 
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
@@ -56,6 +57,9 @@ inline unsigned __float_as_uint(float f) {
     unsigned v;
     std::memcpy(&v, &f, sizeof v);
     return v;
+}
+inline unsigned __funnelshift_r(unsigned low, unsigned high, unsigned by) {
+    return static_cast<unsigned>((static_cast<std::uint64_t>(high) << 32 | low) >> (by & 31));
 }
 template <typename T>
 T shuffle(const char *what, T value, int from) {

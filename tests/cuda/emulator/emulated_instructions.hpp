@@ -171,4 +171,14 @@ void multiply_half(float (&c)[4], const unsigned (&a)[2], unsigned b) {
     together("mma.k8", &mine, &multiply_all<T, 8>);
 }
 
+template <typename T>
+void mark_special(unsigned &mark, unsigned pair) {
+    constexpr unsigned exponent = std::is_same_v<T, bf16> ? 0x7f80 : 0x7c00;
+    for (int half = 0; half < 32; half += 16)
+        if ((pair >> half & exponent) == exponent) mark |= 0x7fffU << half;
+}
+inline bool is_marked(unsigned mark) {
+    return (mark & 0x7fff7fffU) != 0;
+}
+
 }  // namespace convgrad::cuda
