@@ -1,10 +1,11 @@
 // What the counts of the cost model take: measured on one thread of an AMD Zen 4 core, over the
 // training shapes and 600 problems of `convgrad bench --scan` with seeds 2 and 3, all ops, types
 // and layouts; fitted to the times of all algorithms (`convgrad bench --model --json`), those near
-// the fastest of their case first; Winograd's tiles over 47 layers of 16 to 512 channels. Narrower
-// vectors are scaled so that a step takes as long as one of AVX-512, as on cores whose units are as
-// wide as their vectors (there a measured step takes 0.57 as long, because 512 bits are worked on
-// in two halves).
+// the fastest of their case first; Winograd's tiles over 47 layers of 16 to 512 channels (AVX2:
+// since plain sums have become faster, 1.2 and 1.3 times that, over 133 cases). Narrower vectors
+// are scaled so that a step takes as long as one of AVX-512, as on cores whose units are as wide as
+// their vectors (there a measured step takes 0.57 as long, because 512 bits are worked on in two
+// halves).
 #include "cpu/cost_model.hpp"
 
 namespace convgrad::cpu {
@@ -361,26 +362,26 @@ constexpr rate_table avx2_fma = {
         .far = 4.67,
         .results_apart = 0.397},
     // winograd_data
-    {.steps = 0.212,
-        .direct = 0.416,
-        .copied = 0.635,
-        .turned = 1.66,
-        .gathered = 0.5,
-        .far = 0.413,
-        .lines = 0.968,
-        .results_last = 0.245,
-        .results_apart = 0.67,
-        .weights = 0.28,
-        .spilled = 0.0954},
+    {.steps = 0.254,
+        .direct = 0.499,
+        .copied = 0.762,
+        .turned = 1.99,
+        .gathered = 0.6,
+        .far = 0.496,
+        .lines = 1.16,
+        .results_last = 0.294,
+        .results_apart = 0.804,
+        .weights = 0.336,
+        .spilled = 0.114},
     // winograd_weights
-    {.steps = 0.25,
-        .tasks = 13400,
-        .direct = 0.0851,
-        .copied = 0.31,
-        .turned = 0.66,
-        .gathered = 0.105,
-        .weights = 0.821,
-        .spilled = 0.392},
+    {.steps = 0.325,
+        .tasks = 17400,
+        .direct = 0.111,
+        .copied = 0.403,
+        .turned = 0.858,
+        .gathered = 0.137,
+        .weights = 1.07,
+        .spilled = 0.51},
     // grouped_weights
     {.steps = 0.28,
         .runs = 3,

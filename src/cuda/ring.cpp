@@ -157,10 +157,12 @@ bool is_plain(const problem &p) {
 bool is_faster(const problem &p, const ring_args &a) {
     if (!is_plain(p) || warps_of(a) < enough_warps || a.base.segments > 1) return false;
     if (p.type != data_type::f32) return true;
+    // What the caches hold in part: neighbouring strips find there what both of them read.
+    const bool near = least_bytes(p) < 256e6;
     const int taps = taps_of_row(p);
-    if (taps == 3) return p.x[1].stride == 2 || a.lanes % 32 == 0;
+    if (taps == 3) return near || p.x[1].stride == 2 || a.lanes % 32 == 0 || a.lanes < 32;
     if (is_weights(p)) return true;
-    return taps == 5 ? mode_of(p) != staged_mode::back : a.base.out_columns <= 28;
+    return taps == 5 ? mode_of(p) != staged_mode::back : near || a.base.out_columns <= 28;
 }
 
 kernel pick(const problem &p) {

@@ -108,7 +108,7 @@ TEST(cuda_choice, every_algorithm_wins_somewhere) {
         {"cuda.pixels_f32", layer(pass::forward, 1, 3, 64, 224, 3), hopper},
         {"cuda.fold", layer(pass::backward_data, 1, 3, 64, 224, 7, 2), hopper},
         {"cuda.quads", layer(pass::forward, 96, 1, 1, 56, 3, 2), ampere},
-        {"cuda.staged", layer(pass::forward, 96, 1, 1, 56, 7), hopper},
+        {"cuda.staged", layer(pass::forward, 96, 1, 1, 56, 7, 2), hopper},
         {"cuda.ring", layer(pass::backward_weights, 96, 1, 1, 56, 5), ampere},
         {"cuda.depthwise", layer(pass::forward, 96, 1, 2, 56, 3), hopper},
         {"cuda.sliding", layer(pass::forward, 96, 1, 1, 56, 11), ampere},
@@ -316,9 +316,17 @@ TEST(cuda_choice, depthwise_layers_go_through_shared_memory) {
                             << to_text(p);
                         EXPECT_EQ(plan->facts().kept, engines::accuracy::strict);
                     }
-    // Rings want whole warps of channels, and enough of them.
-    EXPECT_EQ(chosen(layer(pass::forward, 144, 1, 1, 56, 3), hopper), "cuda.quads");
-    EXPECT_EQ(chosen(layer(pass::forward, 96, 1, 1, 56, 7), hopper), "cuda.staged");
+    // Rings want whole warps of channels, and enough of them, or tensors that caches hold in part.
+    const auto images = [](problem p, dim mb) {
+        p.mb = mb;
+        return p;
+    };
+    const problem three = layer(pass::forward, 144, 1, 1, 56, 3),
+                  seven = layer(pass::forward, 96, 1, 1, 56, 7);
+    EXPECT_EQ(chosen(images(three, 128), hopper), "cuda.quads");
+    EXPECT_EQ(chosen(images(seven, 128), hopper), "cuda.staged");
+    EXPECT_EQ(chosen(images(three, 64), hopper), "cuda.ring");
+    EXPECT_EQ(chosen(images(seven, 64), hopper), "cuda.ring");
     for (const pass what : all_passes) {
         problem p = layer(what, 64, 1, 1, 28, 5);
         p.mb = 4;
