@@ -217,6 +217,18 @@ std::string refuse_depthwise(const problem &p) {
     return {};
 }
 
+std::string refuse_single(const problem &p) {
+    if (std::string reason = refuse_depthwise(p); !reason.empty()) return reason;
+    if (p.oc != 1) return "several output channels of one input channel";
+    if (p.mb == 0 || p.groups == 0) return "empty";
+    constexpr wide most_pad = 64;
+    for (const axis *a : {&p.x[1], &p.x[2]}) {
+        if (a->src < 1 || a->dst < 1) return "empty";
+        if (a->pad < -most_pad || a->pad > most_pad) return "pads beyond 64";
+    }
+    return {};
+}
+
 prediction predict_depthwise(
     const problem &p, const architecture &on, const engines::plan_limits &limits) {
     prediction made;

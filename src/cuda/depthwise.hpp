@@ -17,6 +17,8 @@ void set_weights(depthwise_args &a, const conv::problem &p);
 
 /// Why a problem is none of these; empty if it is.
 std::string refuse_depthwise(const conv::problem &p);
+/// The same where each input channel has one output channel, nothing is empty, and pads are small.
+std::string refuse_single(const conv::problem &p);
 prediction predict_depthwise(
     const conv::problem &p, const architecture &on, const engines::plan_limits &limits);
 std::unique_ptr<const engines::plan> make_depthwise_plan(std::string_view name,

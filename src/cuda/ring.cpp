@@ -258,14 +258,8 @@ private:
 }  // namespace
 
 std::string refuse_ring(const problem &p) {
-    if (std::string reason = refuse_depthwise(p); !reason.empty()) return reason;
-    if (p.oc != 1) return "several output channels of one input channel";
-    if (p.mb == 0 || p.groups == 0) return "empty";
-    constexpr wide most_pad = 64, most_stride = wide{1} << 28;
-    for (const axis *a : {&p.x[1], &p.x[2]}) {
-        if (a->src < 1 || a->dst < 1) return "empty";
-        if (a->pad > most_pad) return "pads beyond 64";
-    }
+    if (std::string reason = refuse_single(p); !reason.empty()) return reason;
+    constexpr wide most_stride = wide{1} << 28;
     const axis &y = p.x[1];
     const bool back = mode_of(p) == staged_mode::back;
     const wide mirrored = is_backward(p) ? y.kernel - 1 - y.pad : y.pad,

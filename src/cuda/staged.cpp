@@ -429,15 +429,8 @@ private:
 }  // namespace
 
 std::string refuse_staged(const problem &p) {
-    if (std::string reason = refuse_depthwise(p); !reason.empty()) return reason;
-    if (p.oc != 1) return "several output channels of one input channel";
-    if (p.mb == 0 || p.groups == 0) return "empty";
-    const axis &y = p.x[1], &x = p.x[2];
-    for (const axis *a : {&y, &x})
-        if (a->src < 1 || a->dst < 1) return "empty";
-    constexpr wide most_pad = 64;
-    for (const axis *a : {&y, &x}) {
-        if (a->pad < -most_pad || a->pad > most_pad) return "pads beyond 64";
+    if (std::string reason = refuse_single(p); !reason.empty()) return reason;
+    for (const axis *a : {&p.x[1], &p.x[2]}) {
         if (mode_of(p) == staged_mode::back && (a->pad - a->kernel / 2) % 2 != 0)
             return "backward with stride 2 and a pad of the other parity than half the kernel";
     }

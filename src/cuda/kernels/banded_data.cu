@@ -3,6 +3,7 @@
 // A warp has channels of its own and computes each in place: outputs of a tile take the place of
 // the window's first columns, which no later tile reads.
 #include "banded.cuh"
+#include "pack_two.cuh"
 
 #if CONVGRAD_BANDED
 namespace convgrad::cuda::banded {
@@ -84,20 +85,6 @@ __device__ inline void multiply_tiles(unsigned at, unsigned down_at, int pitch,
         if (c < N) multiply_half<T>(sums[c % N], last[c], low[K - 1]);
         if (c > 0) multiply_half<T>(sums[(c + N - 1) % N], last[c], high[K - 1]);
     }
-}
-
-/// Two neighbours as a word.
-template <typename T>
-__device__ inline unsigned pack_two(float low, float high);
-template <>
-__device__ inline unsigned pack_two<bf16>(float low, float high) {
-    const __nv_bfloat162 v = __floats2bfloat162_rn(low, high);
-    return *reinterpret_cast<const unsigned *>(&v);
-}
-template <>
-__device__ inline unsigned pack_two<f16>(float low, float high) {
-    const __half2 v = __floats2half2_rn(low, high);
-    return *reinterpret_cast<const unsigned *>(&v);
 }
 
 /// Where tiles of an item are: rows of an image from `line` on, or of two images.

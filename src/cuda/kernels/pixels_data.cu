@@ -4,6 +4,7 @@
 // operand is two pixels of eight positions, loaded from where the positions' taps begin: no row of
 // terms is ever built. Rows of matrices have to be aligned, which two of three pixels of odd
 // strides are not: a second copy of all pixels, one further, is for those.
+#include "pack_two.cuh"
 #include "pixels.cuh"
 
 namespace convgrad::cuda::pixels {
@@ -84,19 +85,6 @@ __device__ inline void multiply_tile(const pixels_args &a, const unsigned char *
     }
 }
 
-/// Two neighbours as a word.
-template <typename T>
-__device__ inline unsigned pack_two(float low, float high);
-template <>
-__device__ inline unsigned pack_two<bf16>(float low, float high) {
-    const __nv_bfloat162 v = __floats2bfloat162_rn(low, high);
-    return *reinterpret_cast<const unsigned *>(&v);
-}
-template <>
-__device__ inline unsigned pack_two<f16>(float low, float high) {
-    const __half2 v = __floats2half2_rn(low, high);
-    return *reinterpret_cast<const unsigned *>(&v);
-}
 /// A product's 16 positions by 8 channels as they are stored, two words for positions 0 to 7 and 8
 /// to 15; what is not finite leaves a mark.
 template <typename T, int N, bool Planes>
