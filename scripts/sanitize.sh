@@ -3,8 +3,8 @@
 #   asan  addresses, undefined behaviour and leaks
 #   tsan  data races
 # quick builds and runs what the tests of each change have time for, without a look into the kernels
-# for AVX-512 and AMX; all compiles every program of the tree and runs every C++ test and the clients
-# of the drop-in.
+# for AVX-512 and AMX, and depthwise ones for AVX2; all compiles every program of the tree and runs
+# every C++ test and the clients of the drop-in.
 set -eu
 cd "$(dirname "$0")/.."
 extent=$1
