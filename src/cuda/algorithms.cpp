@@ -66,6 +66,8 @@ constexpr algorithm algorithms[] = {
     {"cuda.banded", accuracy::accurate, false, &has_banded, &refuse_banded, &predict_banded,
         &make_banded_plan},
     {"cuda.ring", accuracy::strict, false, &any, &refuse_ring, &predict_ring, &make_ring_plan},
+    {"cuda.planes", accuracy::strict, false, &any, &refuse_planes, &predict_planes,
+        &make_planes_plan},
     {"cuda.quads", accuracy::strict, false, &any, &refuse_quads, &predict_quads, &make_quads_plan},
     {"cuda.staged", accuracy::strict, false, &any, &refuse_staged, &predict_staged,
         &make_staged_plan},

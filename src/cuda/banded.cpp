@@ -343,6 +343,10 @@ prediction predict_banded(
                small = std::max(a.base.in_columns, a.base.out_columns) < 28;
     const bool faster = !few_taps || (takes_planes(p) && (is_weights(p) || !small));
     made.seconds = 4e-6 + least_bytes(p) / ((faster ? 0.9 : 0.75) * on.memory);
+    if (copies_planes(p))
+        made.seconds =
+            4e-6 + waves(p, small ? 31e-6 : 21e-6)
+            + std::max(least_bytes(p) / (0.9 * on.memory), conv::macs(p) / (1.15 * on.fma));
     return made;
 }
 

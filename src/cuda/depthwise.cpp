@@ -229,6 +229,16 @@ std::string refuse_single(const problem &p) {
     return {};
 }
 
+bool copies_planes(const problem &p) {
+    return p.x[1].stride == 1 && p.x[2].stride == 1 && p.groups > 1 && p.src.x[2] == 1
+           && p.dst.x[2] == 1;
+}
+
+double waves(const problem &p, double most) {
+    constexpr double all_busy = 20e6;  // bytes
+    return most * std::min(1.0, least_bytes(p) / all_busy);
+}
+
 prediction predict_depthwise(
     const problem &p, const architecture &on, const engines::plan_limits &limits) {
     prediction made;
@@ -237,7 +247,11 @@ prediction predict_depthwise(
     const double macs =
         conv::macs(p)
         / (p.what == pass::backward_data ? static_cast<double>(p.x[1].stride * p.x[2].stride) : 1);
-    made.seconds = 4e-6 + std::max(least_bytes(p) / (0.7 * on.memory), macs / (0.5 * on.fma));
+    if (copies_planes(p))
+        made.seconds = 4e-6 + waves(p, 22e-6)
+                       + std::max(least_bytes(p) / (0.6 * on.memory), macs / (0.3 * on.fma));
+    else
+        made.seconds = 4e-6 + std::max(least_bytes(p) / (0.7 * on.memory), macs / (0.5 * on.fma));
     return made;
 }
 

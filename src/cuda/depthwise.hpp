@@ -19,6 +19,14 @@ void set_weights(depthwise_args &a, const conv::problem &p);
 std::string refuse_depthwise(const conv::problem &p);
 /// The same where each input channel has one output channel, nothing is empty, and pads are small.
 std::string refuse_single(const conv::problem &p);
+
+/// Planes, stride 1: all kernels for these were measured on one device in one run, from 2 to 100
+/// MB.
+bool copies_planes(const conv::problem &p);
+/// Seconds until all multiprocessors are busy, and those that wait for the last ones, of a kernel
+/// that takes so many for it: less where there is little to do at all.
+double waves(const conv::problem &p, double most);
+
 prediction predict_depthwise(
     const conv::problem &p, const architecture &on, const engines::plan_limits &limits);
 std::unique_ptr<const engines::plan> make_depthwise_plan(std::string_view name,
@@ -52,6 +60,13 @@ std::string refuse_ring(const conv::problem &p);
 prediction predict_ring(
     const conv::problem &p, const architecture &on, const engines::plan_limits &limits);
 std::unique_ptr<const engines::plan> make_ring_plan(std::string_view name, const conv::problem &p,
+    const architecture &on, const engines::plan_limits &limits);
+
+/// Those of planes as large as their outputs, likewise.
+std::string refuse_planes(const conv::problem &p);
+prediction predict_planes(
+    const conv::problem &p, const architecture &on, const engines::plan_limits &limits);
+std::unique_ptr<const engines::plan> make_planes_plan(std::string_view name, const conv::problem &p,
     const architecture &on, const engines::plan_limits &limits);
 
 /// Depthwise layers of any kernel, stride and dilation, on any axes.

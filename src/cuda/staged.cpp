@@ -443,7 +443,11 @@ prediction predict_staged(
     prediction made;
     if (is_weights(p)) made.workspace = gradient_sums(p, parts_of(a), {}).workspace();
     const double macs = conv::macs(p) / (mode_of(p) == staged_mode::back ? 4 : 1);
-    made.seconds = 4e-6 + std::max(least_bytes(p) / (0.85 * on.memory), macs / (0.6 * on.fma));
+    if (copies_planes(p))
+        made.seconds = 4e-6 + waves(p, 18e-6)
+                       + std::max(least_bytes(p) / (0.8 * on.memory), macs / (0.4 * on.fma));
+    else
+        made.seconds = 4e-6 + std::max(least_bytes(p) / (0.85 * on.memory), macs / (0.6 * on.fma));
     return made;
 }
 

@@ -13,7 +13,7 @@ using conv::problem;
 
 constexpr pass all_passes[] = {pass::forward, pass::backward_data, pass::backward_weights};
 constexpr std::string_view algorithms[] = {
-    "cuda.depthwise", "cuda.staged", "cuda.quads", "cuda.banded", "cuda.ring"};
+    "cuda.depthwise", "cuda.staged", "cuda.quads", "cuda.banded", "cuda.ring", "cuda.planes"};
 constexpr data_type all_types[] = {data_type::f32, data_type::bf16, data_type::f16};
 
 /// Calls body for every kernel of the family, with sizes around the strips and segments.
@@ -113,6 +113,75 @@ TEST(cuda_depthwise, reals_within_bound_and_the_same_bits_on_any_grid) {
     });
 }
 
+/// Calls body for planes as large as their outputs: small and large ones, in one box or several.
+template <typename Body>
+void for_each_plane(rng &random, Body &&body) {
+    constexpr dim sizes[][2] = {{1, 1}, {2, 3}, {7, 7}, {9, 5}, {8, 8}, {14, 14}, {13, 17},
+        {28, 28}, {31, 56}, {3, 224}, {120, 36}};
+    for (const dim kernel : {3, 5, 7})
+        for (const pass what : all_passes)
+            for (const data_type type : all_types)
+                for (const auto &size : sizes) {
+                    problem p;
+                    p.what = what;
+                    p.type = p.out_type = type;
+                    p.mb = random.pick<dim>({1, 2, 5});
+                    p.groups = random.pick<dim>({1, 3, 31, 40, 64});
+                    p.ic = p.oc = 1;
+                    for (std::size_t d = 0; d < 2; ++d)
+                        p.x[d + 1] = make_axis(size[d], kernel, 1, 1, kernel / 2, kernel / 2);
+                    if (what == pass::backward_weights)
+                        set_random_extras(random, p);
+                    else
+                        p.bias = what == pass::forward && random.chance(0.5);
+                    set_layouts(p, data_layout::ncx,
+                        random.pick(
+                            {weights_layout::oix, weights_layout::xio, weights_layout::gaps}),
+                        data_layout::ncx);
+                    // Between channels, too, memory that belongs to nobody.
+                    if (random.chance(0.2))
+                        for (conv::data_strides *s : {&p.src, &p.dst}) {
+                            s->c += 5;
+                            s->n = s->c * p.groups + 3;
+                        }
+                    body(p);
+                }
+}
+
+TEST(cuda_depthwise, planes_are_exact_with_the_same_bits_on_any_grid) {
+    CONVGRAD_NEEDS_GPU();
+    rng random(10);
+    workbench bench;
+    gpu_bench gpu;
+    std::uint64_t seed = 0;
+    constexpr std::string_view algorithm = "cuda.planes";
+    for_each_plane(random, [&](const problem &p) {
+        if (testing::Test::HasFailure()) return;
+        bench.load(p, fill::integers, ++seed);
+        bench.run_reference();
+        ASSERT_EQ(gpu.run(bench, algorithm), algorithm);
+        ASSERT_EQ(bench.compare_exact(), "");
+        bench.load(p, fill::reals, seed);
+        bench.run_reference();
+        gpu.run(bench, algorithm);
+        ASSERT_EQ(bench.compare_bounded(), "");
+        const auto expected = bench.output_bytes();
+        cuda::limit_grids_for_testing(3);
+        gpu.run(bench, algorithm);
+        cuda::limit_grids_for_testing(0);
+        ASSERT_EQ(bench.output_bytes(), expected) << to_text(p);
+        gpu.misalign(true);
+        gpu.run(bench, algorithm);
+        gpu.misalign(false);
+        ASSERT_EQ(bench.output_bytes(), expected) << "misaligned " << to_text(p);
+        bench.load(p, fill::integers, seed);
+        plant_special_values(bench, random);
+        bench.run_reference();
+        gpu.run(bench, algorithm);
+        ASSERT_EQ(bench.compare_bounded(), "") << to_text(p);
+    });
+}
+
 // Zeros of a band, of padding and of rows that only fill a tile meet infinities: nothing of it
 // shows.
 TEST(cuda_depthwise, special_values_as_in_the_reference) {
@@ -170,10 +239,12 @@ TEST(cuda_depthwise, layers_of_networks_are_exact) {
                                 && (kernel == 5
                                     || (kernel == 3 && (stride == 1 || what != pass::forward))
                                     || (kernel == 7 && stride == 1 && type == data_type::f32));
+                            const bool planes = layout == data_layout::ncx && stride == 1;
                             for (const std::string_view algorithm :
                                 {"cuda.staged", banded ? "cuda.banded" : "cuda.staged",
                                     quads ? "cuda.quads" : "cuda.staged",
-                                    ring ? "cuda.ring" : "cuda.staged"}) {
+                                    ring ? "cuda.ring" : "cuda.staged",
+                                    planes ? "cuda.planes" : "cuda.staged"}) {
                                 EXPECT_EQ(gpu.run(bench, algorithm), algorithm);
                                 ASSERT_EQ(bench.compare_exact(), "") << algorithm;
                             }

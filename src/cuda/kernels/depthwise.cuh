@@ -131,6 +131,32 @@ __device__ __noinline__ float careful_sum(
     return v;
 }
 
+/// What a thread of a weights gradient has seen: images, rows and columns of diff_dst.
+struct seen_outputs {
+    int image, image_step, images;
+    int y, end_y, x, end_x;
+};
+/// One tap over that, without the products that padding took part in.
+template <typename T, int K, int S>
+__device__ __noinline__ float careful_tap(
+    const depthwise_args &p, int channel, int i, const seen_outputs &seen) {
+    float v = 0;
+    for (int count = 0; count < seen.images; ++count) {
+        const int n = seen.image + count * seen.image_step;
+        for (int y = seen.y; y < seen.end_y; ++y)
+            for (int x = seen.x; x < seen.end_x; ++x) {
+                const int row = y * S + i / K - p.pad_y, from = x * S + i % K - p.pad_x;
+                if (row < 0 || row >= p.in_rows || from < 0 || from >= p.in_columns) continue;
+                const T src = static_cast<const T *>(
+                    p.in)[n * p.in_n + channel * p.in_c + row * p.in_y + from * p.in_x];
+                const T dst = static_cast<const T *>(
+                    p.weights)[n * p.dst_n + channel * p.dst_c + y * p.dst_y + x * p.dst_x];
+                v = fmaf(to_f32(src), to_f32(dst), v);
+            }
+    }
+    return v;
+}
+
 /// Stores row y of a strip, each column computed again with care.
 template <typename T, int K, int S, bool Back>
 __device__ __noinline__ void store_careful(

@@ -55,6 +55,10 @@ __device__ inline void copy_async_if(
                  "}" ::"r"(to),
         "l"(from), "r"(there), "r"(taken));
 }
+/// 16 bytes, the first few of which are there; the others are zeros.
+__device__ inline void copy_async_part(unsigned to, const void *from, int there) {
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(there));
+}
 /// What a thread has copied since the last call is one group.
 __device__ inline void commit_copies() {
     asm volatile("cp.async.commit_group;" ::: "memory");

@@ -63,32 +63,6 @@ struct pair_feeder {
     }
 };
 
-/// One tap over what a thread has seen, without the products that padding took part in.
-template <typename T, int K, int S>
-__device__ __noinline__ float careful_tap(
-    const ring_args &a, const job &here, const spot &at, int channel, int i, int columns) {
-    const depthwise_args &p = a.base;
-    float v = 0;
-    for (int round = 0; round < here.rounds; ++round) {
-        const int n = at.image + round * a.block_images;
-        if (n >= a.images) break;
-        for (int y = here.y; y < here.end; ++y)
-            for (int j = 0; j < columns; ++j) {
-                const int x = at.strip * columns + j, row = y * S + i / K - p.pad_y,
-                          from = x * S + i % K - p.pad_x;
-                if (x >= p.out_columns || row < 0 || row >= p.in_rows || from < 0
-                    || from >= p.in_columns)
-                    continue;
-                const T src = static_cast<const T *>(
-                    p.in)[n * p.in_n + channel * p.in_c + row * p.in_y + from * p.in_x];
-                const T dst = static_cast<const T *>(
-                    p.weights)[n * p.dst_n + channel * p.dst_c + y * p.dst_y + x * p.dst_x];
-                v = fmaf(to_f32(src), to_f32(dst), v);
-            }
-    }
-    return v;
-}
-
 /// Adds what the threads of a block have for a channel, in their order, and stores it.
 template <int K, int C>
 __device__ inline void reduce(
@@ -223,13 +197,17 @@ __device__ void weights(const ring_args &a) {
 #pragma unroll 1
         for (int round = 0; round < here.rounds; ++round) walk_down<T, K, M>(down, here);
         const spot me = find_spot<C>(a, here, t);
+        const int x = me.strip * g::s.columns;
+        const depthwise::seen_outputs seen{me.image, a.block_images,
+            min(here.rounds, (a.images - me.image + a.block_images - 1) / a.block_images), here.y,
+            here.end, x, min(x + g::s.columns, p.out_columns)};
 #pragma unroll
         for (int i = 0; i < K * K; ++i)
 #pragma unroll
             for (int e = 0; e < C; ++e)
                 if (me.busy && me.channel + e < p.channels && !is_finite(down.sums[i][e]))
                     down.sums[i][e] =
-                        careful_tap<T, K, g::stride>(a, here, me, me.channel + e, i, g::s.columns);
+                        depthwise::careful_tap<T, K, g::stride>(p, me.channel + e, i, seen);
         await_all_copies();
         __syncthreads();
         reduce<K, C>(a, reinterpret_cast<float *>(dynamic_shared()), down.sums, here);

@@ -26,17 +26,27 @@ inline void arrive(const emulator::pending_copy &c) {
     else
         std::memset(c.to, 0, static_cast<std::size_t>(c.bytes));
 }
-template <int Bytes>
-void copy_async(unsigned to, const void *from, bool there = true) {
-    const emulator::pending_copy copy{shared_pointer(to), from, Bytes, there};
-    if (to % Bytes != 0 || (there && reinterpret_cast<std::uintptr_t>(from) % Bytes != 0)) {
-        std::fprintf(stderr, "emulator: a copy of %d bytes that is not aligned\n", Bytes);
-        std::abort();
-    }
+inline void send(const emulator::pending_copy &copy) {
     if (emulator::copies_are_late())
         emulator::here().groups.back().push_back(copy);
     else
         arrive(copy);
+}
+inline void check_aligned(unsigned to, const void *from, int bytes) {
+    const auto unit = static_cast<unsigned>(bytes);
+    if (to % unit == 0 && reinterpret_cast<std::uintptr_t>(from) % unit == 0) return;
+    std::fprintf(stderr, "emulator: a copy of %d bytes that is not aligned\n", bytes);
+    std::abort();
+}
+template <int Bytes>
+void copy_async(unsigned to, const void *from, bool there = true) {
+    check_aligned(to, there ? from : nullptr, Bytes);
+    send({shared_pointer(to), from, Bytes, there});
+}
+inline void copy_async_part(unsigned to, const void *from, int there) {
+    check_aligned(to, from, 16);
+    send({shared_pointer(to), from, there, true});
+    send({shared_pointer(to) + there, nullptr, 16 - there, false});
 }
 inline void copy_async_if(unsigned to, const void *from, unsigned there, unsigned taken = 1) {
     if (taken != 0) copy_async<16>(to, from, there != 0);
