@@ -34,8 +34,8 @@ int lanes_at_bank(const planes_args &a, int plane, int element) {
     std::array<int, 32> words{};
     words.fill(-1);
     for (int lane = 0; lane < a.warp_planes * a.base.strips; ++lane) {
-        const int word = (lane / a.base.strips * plane + lane % a.base.strips * planes_columns)
-                         * element / 4;
+        const int word =
+            (lane / a.base.strips * plane + lane % a.base.strips * planes_columns) * element / 4;
         const auto bank = static_cast<std::size_t>(word % 32);
         if (words[bank] != word) ++count[bank];
         words[bank] = word;
@@ -138,7 +138,8 @@ public:
         return std::to_string(args_.warp_planes) + " planes of " + std::to_string(args_.base.strips)
                + " strips, " + std::to_string(args_.rounds) + " images, bands of "
                + std::to_string(args_.base.segment_rows) + " rows, "
-               + (args_.whole != 0 ? "whole" : "spread") + ", " + std::to_string(shared_bytes(args_)) + " bytes shared, "
+               + (args_.whole != 0 ? "whole" : "spread") + ", "
+               + std::to_string(shared_bytes(args_)) + " bytes shared, "
                + std::to_string(args_.base.blocks) + " blocks";
     }
 
@@ -174,7 +175,8 @@ std::string refuse_planes(const problem &p) {
     if (p.x[1].stride != 1) return "for strides of 1";
     if (p.add || p.relu || (p.accumulate && !is_weights(p))) return "stores sums with bias alone";
     for (const axis *a : {&p.x[1], &p.x[2]})
-        if (a->src != a->dst || a->pad != a->kernel / 2) return "outputs are not as large as inputs";
+        if (a->src != a->dst || a->pad != a->kernel / 2)
+            return "outputs are not as large as inputs";
     constexpr wide most_columns = 32 * planes_columns;
     if (p.x[2].src > most_columns) return "rows of more than 224 columns";
     const wide columns = p.x[2].src;

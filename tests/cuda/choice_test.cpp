@@ -372,9 +372,11 @@ TEST(cuda_choice, planes_of_stride_1_take_what_was_fastest) {
                                banded = "cuda.banded";
     for (const row &r : {
              row{staged, staged, banded, banded, 96, 56, 7},
+             row{planes, staged, banded, banded, 192, 28, 7},
              row{planes, planes, planes, planes, 384, 14, 7},
              row{planes, planes, planes, planes, 768, 7, 7},
              row{planes, planes, banded, banded, 32, 112, 3},
+             row{planes, planes, banded, banded, 144, 56, 3},
              row{planes, planes, planes, planes, 576, 14, 3},
              row{planes, planes, planes, planes, 960, 7, 3},
              row{planes, staged, banded, banded, 240, 28, 5},

@@ -1,14 +1,15 @@
 // Depthwise kernels for planes, one warp at a time.
 //
-// A thread has one channel and a strip of columns; strips of a row are neighbouring lanes, then come
-// those of the next channel. A warp copies a box, its rows of all its planes, to shared memory of
-// its own as they lie in memory, in pieces of 16 bytes. It walks down the rows with the sums that
-// are not complete (a weights gradient: the rows of diff_dst that are still needed) in registers.
-// What is complete goes to where its row of the input was, which nobody reads any more, and the
-// box is stored as it was copied: no memory is touched in smaller pieces, however small planes are.
+// A thread has one channel and a strip of columns; strips of a row are neighbouring lanes, then
+// come those of the next channel. A warp copies a box, its rows of all its planes, to shared memory
+// of its own as they lie in memory, in pieces of 16 bytes. It walks down the rows with the sums
+// that are not complete (a weights gradient: the rows of diff_dst that are still needed) in
+// registers. What is complete goes to where its row of the input was, which nobody reads any more,
+// and the box is stored as it was copied: no memory is touched in smaller pieces, however small
+// planes are.
 //
-// The first product of a row of sums moves it on to the next registers, so that the loop need not be
-// unrolled: it stays in the instruction cache.
+// The first product of a row of sums moves it on to the next registers, so that the loop need not
+// be unrolled: it stays in the instruction cache.
 #pragma once
 
 #include "depthwise.cuh"
@@ -65,10 +66,10 @@ __device__ inline int lead_of(const planes_args &a, const void *run) {
 /// Rows of a warp's planes, in runs of memory: those of a plane, or all planes.
 template <typename T>
 struct box {
-    T *run;           // in memory
-    wide step;        // from run to run
+    T *run;     // in memory
+    wide step;  // from run to run
     int runs, length;
-    T *at;            // in shared memory, aligned
+    T *at;  // in shared memory, aligned
     int slot;
 
     __device__ box(const planes_args &a, const planes_source &t, const job &here, int n, int row,
@@ -94,8 +95,7 @@ struct box {
                 for (int e = lane; e < length; e += 32) to[e] = from[e];
                 continue;
             }
-            const int lead = lead_of(a, from),
-                      bytes = lead + length * static_cast<int>(sizeof(T));
+            const int lead = lead_of(a, from), bytes = lead + length * static_cast<int>(sizeof(T));
             const char *const start = reinterpret_cast<const char *>(from) - lead;
             const unsigned target = shared_address(to);
 #pragma unroll 4
@@ -104,8 +104,8 @@ struct box {
         }
     }
     /// Back to memory, from where `shift` bytes into each run of shared memory.
-    __device__ void store(const planes_args &a, const char *out, wide out_step, int from_bytes,
-        int out_bytes) const {
+    __device__ void store(
+        const planes_args &a, const char *out, wide out_step, int from_bytes, int out_bytes) const {
         const int lane = static_cast<int>(threadIdx.x) % 32;
 #pragma unroll 1
         for (int r = 0; r < runs; ++r) {
@@ -144,8 +144,7 @@ __device__ inline T *find_plane(
     if (a.whole != 0)
         return b.at + lead_of(a, b.run) / static_cast<int>(sizeof(T))
                + plane * rows * a.base.in_columns;
-    return b.at + plane * t.slot
-           + lead_of(a, b.run + plane * b.step) / static_cast<int>(sizeof(T));
+    return b.at + plane * t.slot + lead_of(a, b.run + plane * b.step) / static_cast<int>(sizeof(T));
 }
 
 /// Neighbouring columns, as far as a mask says that they are there.
@@ -195,9 +194,10 @@ __device__ __forceinline__ void walk_data(const planes_args &a, const job &here,
     constexpr int window = columns + K - 1;
     const depthwise_args &p = a.base;
     const row_range read = rows_read<K>(a, here);
-    const unsigned
-        inside = me.busy ? depthwise::columns_inside(me.x - p.pad_x, window, p.in_columns) : 0U,
-        stored = me.busy ? depthwise::columns_inside(me.x, columns, p.out_columns) : 0U;
+    const unsigned inside = me.busy
+                                ? depthwise::columns_inside(me.x - p.pad_x, window, p.in_columns)
+                                : 0U,
+                   stored = me.busy ? depthwise::columns_inside(me.x, columns, p.out_columns) : 0U;
     const T *from = plane + me.x - p.pad_x;
     T *to = plane + (here.y - read.low) * p.in_columns + me.x;
     const auto store = [&](const float(&done)[columns]) {
@@ -265,10 +265,9 @@ __device__ void data(const planes_args &a) {
         float taps[K * K];
         const int channel = here.channel + (me.busy ? me.plane : 0);
         const bool finite = load_taps<T, K>(p, taps, channel);
-        const float bias =
-            p.end.bias != nullptr
-                ? to_f32(static_cast<const T *>(p.end.bias)[channel * p.end.bias_stride])
-                : 0.0f;
+        const float bias = p.end.bias != nullptr ? to_f32(
+                               static_cast<const T *>(p.end.bias)[channel * p.end.bias_stride])
+                                                 : 0.0f;
         const char *out = static_cast<const char *>(p.end.out)
                           + (here.image * p.end.out_strides.n + here.channel * p.end.out_strides.c
                                 + here.y * p.end.out_strides.x[1])
@@ -308,9 +307,10 @@ __device__ __forceinline__ void walk_weights(const planes_args &a, const job &he
     constexpr int window = columns + K - 1;
     const depthwise_args &p = a.base;
     const row_range read = rows_read<K>(a, here);
-    const unsigned
-        inside = me.busy ? depthwise::columns_inside(me.x - p.pad_x, window, p.in_columns) : 0U,
-        there = me.busy ? depthwise::columns_inside(me.x, columns, p.out_columns) : 0U;
+    const unsigned inside = me.busy
+                                ? depthwise::columns_inside(me.x - p.pad_x, window, p.in_columns)
+                                : 0U,
+                   there = me.busy ? depthwise::columns_inside(me.x, columns, p.out_columns) : 0U;
     const T *from = src + me.x - p.pad_x, *with = dst + me.x;
     float d[K][columns];  // the rows that a row of src meets, by row of taps
 #pragma unroll
@@ -414,12 +414,12 @@ __device__ void weights(const planes_args &a) {
 /// The kernels of a size and type.
 #define CONVGRAD_PLANES(K, type, T)                                                                \
     namespace convgrad::cuda {                                                                     \
-    extern "C" __global__ void __launch_bounds__(planes_warps * 32, 12 / planes_warps)                                \
-        planes_data_k##K##_##type(const __grid_constant__ planes_args a) {                         \
+    extern "C" __global__ void __launch_bounds__(planes_warps * 32,                                \
+        12 / planes_warps) planes_data_k##K##_##type(const __grid_constant__ planes_args a) {      \
         planes::data<T, K>(a);                                                                     \
     }                                                                                              \
-    extern "C" __global__ void __launch_bounds__(planes_warps * 32, 12 / planes_warps)                                \
-        planes_weights_k##K##_##type(const __grid_constant__ planes_args a) {                      \
+    extern "C" __global__ void __launch_bounds__(planes_warps * 32,                                \
+        12 / planes_warps) planes_weights_k##K##_##type(const __grid_constant__ planes_args a) {   \
         planes::weights<T, K>(a);                                                                  \
     }                                                                                              \
     }
