@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Whole training steps on a GPU: stock PyTorch, and with convgrad.torch.accelerate(policy="faster").
 
-    models_torch.py [NAME[:SETTINGS] ...]   torchvision's models, one of their settings; default: all below
+    models_torch.py [NAME[:SETTINGS] ...]   torchvision's models, one of their settings; default: those below
 
 Forward, backward and an SGD step at 224x224, in turns; cudnn.benchmark is on."""
 
@@ -57,17 +57,17 @@ def in_turns(steps, rounds=7, together=3):
 
 def main():
     torch.backends.cudnn.benchmark = True
-    asked = dict(a.partition(":")[::2] for a in sys.argv[1:])
-    wanted = [d for d in DEFAULT if not asked or d[0] in asked]
-    wanted.sort(key=lambda d: list(asked).index(d[0]) if asked else 0)
+    known = {d[0]: d for d in DEFAULT}
+    wanted = []
+    for name, _, settings in (a.partition(":") for a in sys.argv[1:]):
+        _, batch, usual = known.get(name, (name, 64, ("f32", "bf16")))
+        wanted.append((name, batch, (settings,) if settings else usual))
     print("model,batch,settings,layout,stock ms,accelerated ms,ratio,layers of ours", flush=True)
-    for name, batch, all_settings in wanted:
+    for name, batch, all_settings in wanted or DEFAULT:
         for layout in (torch.contiguous_format, torch.channels_last):
             images = torch.randn(batch, 3, 224, 224, device="cuda").to(memory_format=layout)
             labels = torch.randint(0, 1000, (batch,), device="cuda")
             for settings in all_settings:
-                if asked.get(name) not in (None, "", settings):
-                    continue
                 torch.backends.cudnn.allow_tf32 = settings != "f32"
                 torch.backends.cuda.matmul.allow_tf32 = settings != "f32"
                 with torch.device("cuda"):
