@@ -1,8 +1,9 @@
 // Depthwise kernels: straight from memory through the first-level cache into registers.
 //
 // A thread has one channel and a strip of columns, and walks down the rows of a segment. With
-// stride 1 it keeps the last K rows of sums (or of diff_dst) in registers as a ring, so that each
-// row of the input is loaded once; loops are unrolled by K, which makes the ring's slots names.
+// stride 1 it keeps the last K rows of sums (or of diff_dst) in registers, so that each row of the
+// input is loaded once; sums move on with the first product of a row of taps, diff_dst is a ring
+// whose loop is unrolled by K, which makes its slots names.
 // Lanes of a warp are neighbouring channels (channels last) or neighbouring strips (planes).
 #pragma once
 
@@ -52,6 +53,38 @@ template <typename T, int Count>
 __device__ inline void convert_row(float (&v)[Count], const T (&raw)[Count]) {
 #pragma unroll
     for (int j = 0; j < Count; ++j) v[j] = to_f32(raw[j]);
+}
+
+/// Sums of one row of taps, from the registers where they are to the next ones: a loop down the
+/// rows need not be unrolled, which kept it out of the instruction cache and took the compiler
+/// long.
+template <int K, int Count>
+__device__ __forceinline__ void multiply_row(float (&to)[Count], const float (&from)[Count],
+    const float (&v)[Count + K - 1], const float *taps) {
+#pragma unroll
+    for (int j = 0; j < Count; ++j) to[j] = fmaf(v[j], taps[0], from[j]);
+#pragma unroll
+    for (int kx = 1; kx < K; ++kx)
+#pragma unroll
+        for (int j = 0; j < Count; ++j) to[j] = fmaf(v[j + kx], taps[kx], to[j]);
+}
+
+/// Computes those of a thread's sums for channel e again that are not finite: one call for all.
+template <int Count, int C, typename Again>
+__device__ inline void sum_again(float (&sums)[Count][C], int e, Again &&again) {
+    static_assert(Count <= 64);
+    unsigned long long bad = 0;
+#pragma unroll
+    for (int i = 0; i < Count; ++i)
+        if (!is_finite(sums[i][e])) bad |= 1ULL << i;
+#pragma unroll 1
+    for (int i = 0; bad != 0; ++i, bad >>= 1) {
+        if ((bad & 1U) == 0) continue;
+        const float v = again(i);
+#pragma unroll
+        for (int k = 0; k < Count; ++k)
+            if (k == i) sums[k][e] = v;
+    }
 }
 
 /// Bits of the columns first … first + count − 1 that lie in [0, length).
@@ -236,7 +269,7 @@ __device__ void data_ring(const depthwise_args &p) {
                        + (at.x - p.pad_x) * p.in_x;
         out_place out = out_of(p.end, at.n, channel, at.y, at.x);
         unsigned long long left = 0;
-        float sums[K][columns];
+        float sums[K][columns];  // those that the next row meets through row ky of taps
 #pragma unroll
         for (int i = 0; i < K; ++i)
 #pragma unroll
@@ -255,38 +288,24 @@ __device__ void data_ring(const depthwise_args &p) {
         };
 #pragma unroll
         for (int i = 0; i < ahead; ++i) load_next(coming[i]);
-        for (int base = 0; base < last; base += K) {
+#pragma unroll 1
+        for (int r = 0; r < last; ++r) {
+            float v[window], done[columns];
+            convert_row<T>(v, coming[0]);
 #pragma unroll
-            for (int u = 0; u < K; ++u) {
-                const int r = base + u;
-                if (r < last) {
-                    float v[window];
-                    convert_row<T>(v, coming[0]);
+            for (int i = 0; i + 1 < ahead; ++i)
 #pragma unroll
-                    for (int i = 0; i + 1 < ahead; ++i)
+                for (int j = 0; j < window; ++j) coming[i][j] = coming[i + 1][j];
+            load_next(coming[ahead - 1]);
+            multiply_row<K>(done, sums[K - 1], v, taps + (K - 1) * K);
 #pragma unroll
-                        for (int j = 0; j < window; ++j) coming[i][j] = coming[i + 1][j];
-                    load_next(coming[ahead - 1]);
-#pragma unroll
-                    for (int ky = 0; ky < K; ++ky)
-#pragma unroll
-                        for (int kx = 0; kx < K; ++kx)
-#pragma unroll
-                            for (int j = 0; j < columns; ++j)
-                                sums[(u - ky + K) % K][j] =
-                                    fmaf(v[j + kx], taps[ky * K + kx], sums[(u - ky + K) % K][j]);
-                    constexpr int ring = K;
-                    const int slot = (u + 1) % ring;
-                    if (r >= K - 1) {
-                        if (!store_row<T>(p, sums[slot], stored, out.out, out.add, channel))
-                            left |= 1ULL << (r - (K - 1));
-                        out.out += p.end.out_strides.x[1];
-                        out.add += p.end.add_strides.x[1];
-                    }
-#pragma unroll
-                    for (int j = 0; j < columns; ++j) sums[slot][j] = 0;
-                }
-            }
+            for (int ky = K - 2; ky >= 0; --ky)
+                multiply_row<K>(sums[ky + 1], sums[ky], v, taps + ky * K);
+            if (r < K - 1) continue;
+            if (!store_row<T>(p, done, stored, out.out, out.add, channel))
+                left |= 1ULL << (r - (K - 1));
+            out.out += p.end.out_strides.x[1];
+            out.add += p.end.add_strides.x[1];
         }
         store_left<T, K, 1, false>(p, left, at, channel, stored);
     }
@@ -526,13 +545,11 @@ __device__ void weights_parts(const depthwise_args &p) {
                 else
                     weights_strided<T, K, S>(p, sums, at, channel);
             }
-        if (channel < p.channels) {
-#pragma unroll
-            for (int i = 0; i < K * K; ++i)
-                if (!is_finite(sums[i]))
-                    sums[i] = careful_weight<T, K, S>(
-                        p, channel, i, part * p.part_items + t / lanes, last, threads / lanes);
-        }
+        if (channel < p.channels)
+            sum_again(reinterpret_cast<float(&)[K * K][1]>(sums), 0, [&](int i) {
+                return careful_weight<T, K, S>(
+                    p, channel, i, part * p.part_items + t / lanes, last, threads / lanes);
+            });
         if (lanes == 1) {
 #pragma unroll
             for (int i = 0; i < K * K; ++i)

@@ -174,18 +174,6 @@ __device__ inline bool load_taps(const depthwise_args &p, float (&taps)[K * K], 
     return all == 0.0f;
 }
 
-/// Sums of one row of taps, from the register where they are to the next one.
-template <int K>
-__device__ __forceinline__ void multiply_row(float (&to)[columns], const float (&from)[columns],
-    const float (&v)[columns + K - 1], const float *taps) {
-#pragma unroll
-    for (int j = 0; j < columns; ++j) to[j] = fmaf(v[j], taps[0], from[j]);
-#pragma unroll
-    for (int kx = 1; kx < K; ++kx)
-#pragma unroll
-        for (int j = 0; j < columns; ++j) to[j] = fmaf(v[j + kx], taps[kx], to[j]);
-}
-
 /// Down the rows of a box: what is complete takes the place of what was read. Rows of sums that no
 /// output has are computed too: branches around them cost a second set of registers.
 template <typename T, int K>
@@ -219,10 +207,10 @@ __device__ __forceinline__ void walk_data(const planes_args &a, const job &here,
         from += p.in_columns;
         load_columns<T>(next, from, left > 1 ? inside : 0U);
         __syncwarp();  // nobody reads this row any more
-        multiply_row<K>(done, sums[K - 1], v, taps + (K - 1) * K);
+        depthwise::multiply_row<K>(done, sums[K - 1], v, taps + (K - 1) * K);
 #pragma unroll
         for (int ky = K - 2; ky >= 0; --ky)
-            multiply_row<K>(sums[ky + 1], sums[ky], v, taps + ky * K);
+            depthwise::multiply_row<K>(sums[ky + 1], sums[ky], v, taps + ky * K);
         if (y >= here.y) store(done);
     }
     // Outputs that wait for rows which are not there.
@@ -399,12 +387,12 @@ __device__ void weights(const planes_args &a) {
                 find_plane<T>(a, a.dst, dst, me.plane, out_rows));
             __syncwarp();
         }
-#pragma unroll
-        for (int i = 0; i < K * K; ++i)
-            if (me.busy && !is_finite(sums[i]))
-                sums[i] = depthwise::careful_tap<T, K, 1>(p, here.channel + me.plane, i,
+        if (me.busy)
+            depthwise::sum_again(reinterpret_cast<float(&)[K * K][1]>(sums), 0, [&](int i) {
+                return depthwise::careful_tap<T, K, 1>(p, here.channel + me.plane, i,
                     {here.image, 1, here.rounds, here.y, here.end, me.x,
                         min(me.x + columns, p.out_columns)});
+            });
         reduce<K>(a, reinterpret_cast<float *>(shared), sums, here);
     }
 }

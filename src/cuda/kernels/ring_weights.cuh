@@ -202,12 +202,11 @@ __device__ void weights(const ring_args &a) {
             min(here.rounds, (a.images - me.image + a.block_images - 1) / a.block_images), here.y,
             here.end, x, min(x + g::s.columns, p.out_columns)};
 #pragma unroll
-        for (int i = 0; i < K * K; ++i)
-#pragma unroll
-            for (int e = 0; e < C; ++e)
-                if (me.busy && me.channel + e < p.channels && !is_finite(down.sums[i][e]))
-                    down.sums[i][e] =
-                        depthwise::careful_tap<T, K, g::stride>(p, me.channel + e, i, seen);
+        for (int e = 0; e < C; ++e)
+            if (me.busy && me.channel + e < p.channels)
+                depthwise::sum_again(down.sums, e, [&](int i) {
+                    return depthwise::careful_tap<T, K, g::stride>(p, me.channel + e, i, seen);
+                });
         await_all_copies();
         __syncthreads();
         reduce<K, C>(a, reinterpret_cast<float *>(dynamic_shared()), down.sums, here);

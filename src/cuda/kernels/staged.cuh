@@ -421,12 +421,12 @@ __device__ void weights(const staged_args &a) {
         const unsigned mask = depthwise::columns_inside(
             x, s.columns, min(a.base.out_columns, (here.strip + 1) * a.strip_columns));
 #pragma unroll
-        for (int i = 0; i < K * K; ++i)
-#pragma unroll
-            for (int e = 0; e < C; ++e)
-                if (busy && channel + e < a.base.channels && !is_finite(sums[i][e]))
-                    sums[i][e] = careful_tap<T, K, p::stride>(a, channel + e, i, first_item,
+        for (int e = 0; e < C; ++e)
+            if (busy && channel + e < a.base.channels)
+                depthwise::sum_again(sums, e, [&](int i) {
+                    return careful_tap<T, K, p::stride>(a, channel + e, i, first_item,
                         walk.last_item, me.row * s.rows, s.rows, x, mask);
+                });
         __syncthreads();
         reduce<K, Planes, C>(a, reinterpret_cast<float *>(memory), sums, here);
     }
