@@ -398,6 +398,20 @@ TEST(cuda_choice, planes_of_stride_1_take_what_was_fastest) {
     }
 }
 
+TEST(cuda_choice, data_gradients_of_several_outputs_of_a_channel_take_tensor_cores) {
+    // H200, bf16, channels last, 3×3 on 56×56: 0.24 ms by cuda.sliding, 0.12 by cuda.bulk; with
+    // stride 2 0.19 and 0.07.
+    for (const dim stride : {1, 2}) {
+        problem p = layer(pass::backward_data, 96, 1, 2, 56, 3);
+        p.mb = 64;
+        for (const std::size_t d : {1U, 2U}) p.x[d] = make_axis(56, 3, stride, 1, 1, 1);
+        p.type = p.out_type = data_type::bf16;
+        set_layouts(p, data_layout::nxc, weights_layout::oix, data_layout::nxc);
+        EXPECT_EQ(
+            cuda::make_plan(p, hopper, {})->algorithm(), stride == 1 ? "cuda.halo" : "cuda.bulk");
+    }
+}
+
 TEST(cuda_choice, sizes_beyond_32_bits_take_long_indices) {
     problem p = layer(pass::forward, 1, 1, 1, 4, 1);
     p.x[1] = {};
