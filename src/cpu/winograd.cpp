@@ -13,6 +13,11 @@ using conv::pass;
 
 constexpr dim stage_channels = 64;  // that transform_run() copies at a time: they stay in L1 and L2
 
+/// Of each of so many sources.
+dim channels_of_stage(dim sources, dim lanes) {
+    return round_up_to(div_up(stage_channels, sources), lanes);
+}
+
 /// Sources of a result, see winograd_map.
 dim sources_of(const conv::problem &p) {
     const dim strides = p.what == pass::backward_data ? 1 : p.x[1].stride * p.x[2].stride;
@@ -298,6 +303,31 @@ bool winograd_map::meets(dim source, dim row, dim column) const {
            && some(in_[1], out_[1], back(1, column), stride_[1]);
 }
 
+winograd_source winograd_map::source_at(const place &at, kind what, const void *data,
+    data_type type, const conv::data_strides &in) const {
+    dim first = at.of_inputs(in);
+    winograd_source s{};
+    s.type = type;
+    s.strides = input_strides(in);
+    for (int a = 0; a < 2; ++a) {
+        s.length[a] = at.in[a];
+        s.shift[a] = -at.pad[a];
+        if (joined_sources(in) == 1 || stride_[a] == 1) continue;
+        const std::size_t axis = static_cast<std::size_t>(a) + 1;
+        first -= at.from[a] * in.x[axis];
+        s.strides.x[axis] = in.x[axis];
+        s.length[a] = in_[a];
+        s.shift[a] = -pad_[a];
+        s.apart[a] = stride_[a];
+    }
+    s.tensor = bytes_at(data) + static_cast<dim>(size_of(type)) * first;
+    if (at.in_plane < 0) s.length[0] = 0;
+    s.rows = input_rows(what);
+    s.columns = input_columns(what);
+    s.step = columns;
+    return s;
+}
+
 void winograd_map::count_kinds(dim tiles_before, dim sign, dim (&counts)[kinds]) const {
     const dim image = tiles[0] * tiles[1], images = tiles_before / image;
     const dim row = tiles_before % image / tiles[1], column = tiles_before % tiles[1];
@@ -348,24 +378,29 @@ dim winograd_map::points_of(const block &b) const {
 }
 
 dim winograd_stage_floats(const winograd_map &map, const kernel_set &kernels, dim tiles) {
-    return (map.rows + map.taps[0] - 1) * (tiles * map.columns + map.taps[1] - 1)
-           * round_up_to(stage_channels, kernels.lanes);
+    const dim together = map.residues();
+    return (map.rows + map.taps[0] - 1) * (tiles * map.columns + map.taps[1] - 1) * together
+           * channels_of_stage(together, kernels.lanes);
 }
 
 namespace {
 
-/// Through a copy, in which padding is zeros and channels lie in vectors.
+/// Through a copy, in which padding is zeros and channels lie in vectors; of all sources that are
+/// transformed together.
 void transform_staged(const kernel_set &kernels, void (*transform)(const winograd_tile_args &),
     const winograd_source &s, const winograd_map::run &run, dim channel, dim channels, float *stage,
     const winograd_slots &to) {
     const dim lanes = kernels.lanes, size = static_cast<dim>(size_of(s.type));
-    const dim y0 = run.y + s.shift[0], x0 = run.x + s.shift[1];
-    const dim width = (run.tiles - 1) * s.step + s.columns, vector = s.rows * width * lanes;
+    const dim down = s.apart[0], along = s.apart[1];
+    const dim y0 = run.y * down + s.shift[0], x0 = run.x * along + s.shift[1];
+    const dim width = ((run.tiles - 1) * s.step + s.columns) * along,
+              vector = s.rows * down * width * lanes;
+    const dim most = channels_of_stage(down * along, lanes);
     dim lo, hi;
     clip(x0, 1, width, s.length[1], lo, hi);
-    for (dim c = 0; c < channels; c += stage_channels) {
-        const dim some = std::min(stage_channels, channels - c);
-        for (dim r = 0; r < s.rows; ++r) {
+    for (dim c = 0; c < channels; c += most) {
+        const dim some = std::min(most, channels - c);
+        for (dim r = 0; r < s.rows * down; ++r) {
             const bool inside = y0 + r >= 0 && y0 + r < s.length[0] && hi > lo;
             const dim at =
                 (channel + c) * s.strides.c + (y0 + r) * s.strides.x[1] + x0 * s.strides.x[2];
@@ -374,8 +409,11 @@ void transform_staged(const kernel_set &kernels, void (*transform)(const winogra
                 static_cast<char *>(static_cast<void *>(stage + r * width * lanes))};
             kernels.pack_positions(args, {nullptr, 0, 0}, lanes, 4 * vector, 0);
         }
-        transform({stage, to.out + c / lanes * to.vector, run.tiles, div_up(some, lanes),
-            width * lanes, lanes, s.step * lanes, vector, to.point, to.slot, to.vector});
+        for (dim i = 0; i < down * along; ++i)
+            transform({stage + (i / along * width + i % along) * lanes,
+                to.out + i * to.source + c / lanes * to.vector, run.tiles, div_up(some, lanes),
+                down * width * lanes, along * lanes, s.step * along * lanes, vector, to.point,
+                to.slot, to.vector});
     }
 }
 
@@ -390,7 +428,8 @@ void transform_run(const kernel_set &kernels, void (*transform)(const winograd_t
         winograd_map::run some = run;
         some.x += first * s.step;
         some.tiles = last - first;
-        const winograd_slots there{to.out + first * to.slot, to.point, to.slot, to.vector};
+        winograd_slots there = to;
+        there.out += first * to.slot;
         if (first < last)
             transform_staged(kernels, transform, s, some, channel, channels, stage, there);
     };

@@ -37,6 +37,21 @@ conv::problem orient_for(const conv::problem &p, winograd_tile tile);
 /// has of each residue modulo the stride. A single one comes first, see orient_for().
 winograd_taps taps_for(const conv::problem &p);
 
+/// Tiles to points, channels of one map and group from `tensor` on; padding and channels beyond the
+/// last become zeros.
+struct winograd_source {
+    const void *tensor;
+    data_type type;
+    conv::data_strides strides;
+    dim length[2];      // of its axes
+    dim shift[2];       // from a result's first position to that of its tile
+    dim rows, columns;  // positions of a tile
+    dim step;           // columns from tile to tile
+    /// Between positions of a tile. Above 1 the positions between them are those of tiles of other
+    /// sources, which are made of the same copy.
+    dim apart[2] = {1, 1};
+};
+
 /// Tiles on the last two axes. Layers with dilation have a map for every residue of a position: the
 /// results of one take the positions of one, as without dilation. So has every plane of a volume.
 ///
@@ -132,6 +147,18 @@ struct winograd_map {
         return of.of[rows - rows_of(k)][columns - columns_of(k)];
     }
 
+    /// Sources that interleave.
+    [[nodiscard]] dim residues() const { return back_ ? 1 : stride_[0] * stride_[1]; }
+    /// Sources that are transformed together: those that interleave, where rows of planes would be
+    /// taken apart for each of them; else one.
+    [[nodiscard]] dim joined_sources(const conv::data_strides &in) const {
+        return in.c == 1 || in.x[2] != 1 ? 1 : residues();
+    }
+    /// The input of a source, and of those that are transformed together with it, for tiles of one
+    /// kind; `data`: the tensor from the first channel on.
+    [[nodiscard]] winograd_source source_at(const place &at, kind what, const void *data,
+        data_type type, const conv::data_strides &in) const;
+
     /// Tiles [first, first + tiles), sorted by kind: kind k has slots [begin[k], begin[k + 1]).
     struct block {
         dim first, tiles;
@@ -183,22 +210,12 @@ void winograd_map::for_each_run(const block &b, dim group, Function &&f) const {
     }
 }
 
-/// Tiles of a run to points, channels of one map and group from `tensor` on; padding and channels
-/// beyond the last become zeros.
-struct winograd_source {
-    const void *tensor;
-    data_type type;
-    conv::data_strides strides;
-    dim length[2];      // of its axes
-    dim shift[2];       // from a result's index to that of the first position of its tile
-    dim rows, columns;  // positions of a tile
-    dim step;           // columns from tile to tile
-};
-
-/// Where points go: vector v of tile slot s at out + s·slot + v·vector.
+/// Where points go: vector v of tile slot s at out + s·slot + v·vector; those of the next source
+/// that is transformed together with this one `source` floats on.
 struct winograd_slots {
     float *out;
     dim point, slot, vector;
+    dim source = 0;
 };
 
 /// Floats of the stage that transform_run() needs for runs of up to `tiles`.

@@ -165,11 +165,12 @@ void winograd_data::execute(
 }
 
 template <typename Function>
-void winograd_data::for_each_source(dim first, dim count, Function &&f) const {
+void winograd_data::for_each_source(dim first, dim count, Function &&f, dim together) const {
+    const dim all = roles_.in_c * together;
     for (dim done = 0, some; done < count; done += some) {
-        const dim source = (first + done) / roles_.in_c, channel = (first + done) % roles_.in_c;
-        some = std::min(count - done, roles_.in_c - channel);
-        f(source, channel, some, done);
+        const dim source = (first + done) / all * together, channel = (first + done) % all;
+        some = std::min(count - done, all - channel);
+        f(source, channel / together, some / together, done);
     }
 }
 
@@ -215,26 +216,18 @@ void winograd_data::transform_input(const conv::buffers &data, dim set,
     const winograd_map::block &tiles, dim channel, dim channels, float *stage, float *v) const {
     const dim lanes = kernels_.lanes, size = static_cast<dim>(size_of(p_.type));
     const dim group = set / map_.phases, phase = set % map_.phases;
-    winograd_source from{};
-    from.type = p_.type;
-    from.strides = map_.input_strides(roles_.in);
-    from.step = map_.columns;
+    const char *in = bytes_at(roles_.input(data)) + size * group * roles_.in_c * roles_.in.c;
     map_.for_each_run(tiles, rows_, [&](const winograd_map::run &run) {
-        from.rows = map_.input_rows(run.what);
-        from.columns = map_.input_columns(run.what);
-        float *out =
-            v + run.slot / rows_ * rows_ * in_padded_ + run.slot % rows_ * lanes + channel * rows_;
-        for_each_source(channel, channels, [&](dim source, dim first, dim some, dim before) {
-            const winograd_map::place place = map_.place_of(run.map, phase, source);
-            from.shift[0] = -place.pad[0];
-            from.shift[1] = -place.pad[1];
-            from.length[0] = place.in_plane < 0 ? 0 : place.in[0];
-            from.length[1] = place.in[1];
-            from.tensor = bytes_at(roles_.input(data))
-                          + size * (group * roles_.in_c * roles_.in.c + place.of_inputs(roles_.in));
+        float *out = v + run.slot / rows_ * rows_ * in_padded_ + run.slot % rows_ * lanes;
+        const auto add = [&](dim source, dim first, dim some, dim /*before*/) {
+            const winograd_source from = map_.source_at(
+                map_.place_of(run.map, phase, source), run.what, in, p_.type, roles_.in);
             transform_run(kernels_, map_.transforms(transforms_, run.what).input, from, run, first,
-                some, stage, {out + before * rows_, v_point_, lanes, rows_ * lanes});
-        });
+                some, stage,
+                {out + (source * roles_.in_c + first) * rows_, v_point_, lanes, rows_ * lanes,
+                    roles_.in_c * rows_});
+        };
+        for_each_source(channel, channels, add, map_.joined_sources(roles_.in));
     });
 }
 

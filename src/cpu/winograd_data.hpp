@@ -137,9 +137,13 @@ private:
         const winograd_map::run &run, const winograd_map::place &place,
         const dim (&length)[2]) const;
     /// f(source, channel, channels, channels before) for input channels [first, first + count) of
-    /// all sources.
+    /// all sources, of which so many follow each other in each channel.
     template <typename Function>
-    void for_each_source(dim first, dim count, Function &&f) const;
+    void for_each_source(dim first, dim count, Function &&f, dim together = 1) const;
+    /// Channels of whole vectors, of all sources that are transformed together.
+    [[nodiscard]] dim least_input_chunk() const {
+        return round_up_to(least_chunk, map_.joined_sources(roles_.in) * kernels_.lanes);
+    }
     void load_bias(const conv::buffers &data, float *bias, dim group, dim index) const;
 
     conv::problem p_;

@@ -120,7 +120,7 @@ bool winograd_data::stream_filters(int threads) {
     share_v_ = true;
     panels_each_ = 1;
     set_tiles(streamed_results / (4 * map_.points * panel()));
-    const dim transforms = sets() * blocks_ * (in_c_ / least_chunk);
+    const dim transforms = sets() * blocks_ * (in_c_ / least_input_chunk());
     if (streams_filters(filters, static_cast<double>(shared_v_bytes())) && transforms >= 2 * threads
         && fair_share_on(tasks_, skew(), threads) >= fair_enough)
         return true;
@@ -131,14 +131,13 @@ bool winograd_data::stream_filters(int threads) {
 
 /// Filters, and tiles that tasks share, are transformed before the tasks by all threads.
 void winograd_data::choose_chunks(int threads) {
-    const auto cut = [&](dim &chunk, dim times) {
-        while (chunk > least_chunk
-               && fair_share(times * div_up(in_c_, chunk), 1, threads) < fair_enough)
-            chunk = round_up_to(chunk / 2, least_chunk);
+    const auto cut = [&](dim &chunk, dim times, dim least) {
+        while (chunk > least && fair_share(times * div_up(in_c_, chunk), 1, threads) < fair_enough)
+            chunk = round_up_to(chunk / 2, least);
     };
-    input_chunk_ = chunk_;
-    if (share_u_) cut(chunk_, sets() * panels_);
-    cut(input_chunk_, sets() * blocks_);
+    input_chunk_ = round_up_to(chunk_, least_input_chunk());
+    if (share_u_) cut(chunk_, sets() * panels_, least_chunk);
+    cut(input_chunk_, sets() * blocks_, least_input_chunk());
 }
 
 /// Few tiles: they are transformed once, and threads share panels too. False: that takes too much

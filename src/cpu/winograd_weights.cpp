@@ -26,7 +26,7 @@ constexpr dim chain_tiles = 32;       // of one chain of roundings
 constexpr dim block_bytes = 6 << 20;  // of V and Y: they stay in the last cache
 constexpr dim one_block_bytes = 24 << 20;
 constexpr dim own_bytes_most = 320 << 10;  // of a task's sums: they stay in L2
-constexpr dim part_bytes = 1664 << 10;     // of V, Y and sums of a part: about L2
+constexpr dim part_bytes = 1280 << 10;     // of V, Y and sums of a part: about L2
 constexpr dim least_part = 32;             // tiles
 // Parts keep their tiles to themselves: blocks that all threads share cost as much again where the
 // threads share no cache, so that parts may be shared out worse than others.
@@ -68,6 +68,8 @@ winograd_weights::winograd_weights(const conv::problem &p, const kernel_set &ker
       map_(p_, tile), taps_(map_.taps[0] * map_.taps[1]), rows_(map_.sources * p.ic),
       ic_padded_(round_up_to(rows_, kernels.lanes)), panels_(div_up(p.oc, panel())),
       chunk_(std::min<dim>(64, std::max(ic_padded_, panels_ * panel()))),
+      joined_(map_.joined_sources(p_.src)),
+      src_chunk_(round_up_to(div_up(chunk_, joined_), kernels.lanes)),
       write_rows_(
           map_.sources > 1 && p.ic % most_write_rows != 0 ? dim{kernels.lanes} : most_write_rows),
       filter_taps_(p.x[0].kernel * p.x[1].kernel * p.x[2].kernel),
@@ -335,32 +337,22 @@ void winograd_weights::add_parts(const memory &m, dim index) const {
 void winograd_weights::transform(const conv::buffers &data, const memory &m,
     const winograd_map::block &some, dim chunk, float *stage) const {
     const bool src = chunk < src_chunks();
-    const dim which = src ? chunk / source_chunks() : 0;
-    const dim channel = (src ? chunk % source_chunks() : chunk - src_chunks()) * chunk_;
-    const dim channels = std::min(chunk_, (src ? p_.ic : p_.oc) - channel);
+    const dim which = src ? chunk / source_chunks() * joined_ : 0;
+    const dim channel = first_channel(chunk), channels = channels_from(chunk, channel);
     const dim lanes = kernels_.lanes, size = static_cast<dim>(size_of(p_.type));
-    winograd_source source{};
-    source.type = p_.type;
-    source.step = map_.columns;
-    source.strides = src ? map_.input_strides(p_.src) : map_.result_strides(p_.dst);
     map_.for_each_run(some, segment_, [&](const winograd_map::run &run) {
         const winograd_map::place place = map_.place_of(run.map, 0, which);
-        for (int a = 0; a < 2; ++a) {
-            source.length[a] = src ? place.in[a] : place.out[a];
-            source.shift[a] = src ? -place.pad[a] : 0;
-        }
-        if (src && place.in_plane < 0) source.length[0] = 0;
-        source.tensor = bytes_at(src ? data.src : data.dst)
-                        + size * (src ? place.of_inputs(p_.src) : place.of_results(p_.dst));
-        source.rows = src ? map_.input_rows(run.what) : map_.rows_of(run.what);
-        source.columns = src ? map_.input_columns(run.what) : map_.columns_of(run.what);
         const winograd_kernels::tile_transforms &with = map_.transforms(transforms_, run.what);
         if (src) {
             float *out = m.v + (which * p_.ic + channel) * block_ + run.slot * lanes;
-            transform_run(kernels_, with.input, source, run, channel, channels, stage,
-                {out, v_point_, lanes, block_ * lanes});
+            transform_run(kernels_, with.input,
+                map_.source_at(place, run.what, data.src, p_.type, p_.src), run, channel, channels,
+                stage, {out, v_point_, lanes, block_ * lanes, p_.ic * block_});
             return;
         }
+        const winograd_source source{bytes_at(data.dst) + size * place.of_results(p_.dst), p_.type,
+            map_.result_strides(p_.dst), {place.out[0], place.out[1]}, {}, map_.rows_of(run.what),
+            map_.columns_of(run.what), map_.columns};
         for (dim c = channel; c < channel + channels; c += panel())
             transform_run(kernels_, with.gradient, source, run, c,
                 std::min(panel(), channel + channels - c), stage,
@@ -551,12 +543,11 @@ work_list winograd_weights::work() const {
         {"tiles", groups_each_ * transform_tasks(), workers_, [=, this](dim index, dim) {
              index %= transform_tasks();
              const dim part = index / segments(), segment = index % segments();
-             const bool src = part < src_chunks();
-             const dim channel = (src ? part % source_chunks() : part - src_chunks()) * chunk_;
+             const dim sources = part < src_chunks() ? joined_ : 1;
              const auto elements =
                  times
                  * static_cast<double>(
-                     std::min(chunk_, (src ? p_.ic : p_.oc) - channel)
+                     sources * channels_from(part, first_channel(part))
                      * (std::min(block_, (segment + 1) * segment_) - segment * segment_));
              return task_cost{of_data * points * elements, size * area * elements, 0};
          }});

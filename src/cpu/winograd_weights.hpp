@@ -46,9 +46,18 @@ private:
     }
     // Tasks of the stages of one block.
     [[nodiscard]] dim segments() const { return div_up(block_, segment_); }
-    [[nodiscard]] dim source_chunks() const { return div_up(p_.ic, chunk_); }
-    [[nodiscard]] dim src_chunks() const { return map_.sources * source_chunks(); }
+    [[nodiscard]] dim source_chunks() const { return div_up(p_.ic, src_chunk_); }
+    [[nodiscard]] dim src_chunks() const { return map_.sources / joined_ * source_chunks(); }
     [[nodiscard]] dim dst_chunks() const { return div_up(p_.oc, chunk_); }
+    /// Channels of a transform's chunk: of src, or else of dst.
+    [[nodiscard]] dim first_channel(dim chunk) const {
+        return chunk < src_chunks() ? chunk % source_chunks() * src_chunk_
+                                    : (chunk - src_chunks()) * chunk_;
+    }
+    [[nodiscard]] dim channels_from(dim chunk, dim first) const {
+        return chunk < src_chunks() ? std::min(src_chunk_, p_.ic - first)
+                                    : std::min(chunk_, p_.oc - first);
+    }
     [[nodiscard]] dim transform_tasks() const {  // of one group
         return segments() * (src_chunks() + dst_chunks());
     }
@@ -114,7 +123,9 @@ private:
     dim rows_;       // input channels, of all sources together,
     dim ic_padded_;  // in whole vectors
     dim panels_;
-    dim chunk_;        // channels of a transform
+    dim chunk_;        // channels of a transform,
+    dim joined_;       // and of src of so many sources
+    dim src_chunk_;    // so many
     dim segment_ = 1;  // tiles of a transform
     dim block_ = 1, blocks_ = 1;
     dim range_ = 1;            // input channels of a product
