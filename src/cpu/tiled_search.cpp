@@ -169,6 +169,12 @@ void tiled_search::choose_paths() {
                             : !kernels_.tiles() && !p_.accumulate);
 }
 
+/// Whether most tiles pack what they read: tiles are whole rows where that is possible, so that
+/// padding beside a row is in all of them.
+bool tiled_search::packs_input() const {
+    return !read_input_ || touches_padding(walk_[2], 0, walk_[2].longest);
+}
+
 /// Rows of tiles in the input itself: a pointwise layer whose channels fill them as they are.
 bool tiled_search::reads_tiles() const {
     const bool pointwise = taps_ == 1 && chunks_ == 1 && walk_[2].in_step == 1
@@ -246,7 +252,7 @@ double tiled_search::cut_seconds() const {
            * (start
                + static_cast<double>(tile_[0] * rows) * step * weights / nominal_speed(kernels_)
                + inputs * static_cast<double>(roles_.in_c) * size
-                     * (1 / read_bytes + (read_input_ ? 0 : 1 / pack_bytes))
+                     * (1 / read_bytes + (packs_input() ? 1 / pack_bytes : 0))
                + (keep_weights_ ? weights * static_cast<double>(kernels_.column_bytes)
                                       / kernels_.k_per_unit / weights_bytes
                                 : weights * size / pack_bytes));
@@ -327,6 +333,7 @@ void tiled_search::bundle_units(int threads) {
     const auto consider = [&](const dim(&tile)[3]) {
         set_tile(tile);
         const double real_share = share_on(threads, skew());
+        if (panels_per_block_ > near_panels_ && real_share < fair_enough) return;
         const double share = std::min(fair_enough, real_share);
         const double seconds = cut_seconds() / real_share;
         if (share > best.share || (share == best.share && seconds < best.seconds))
@@ -380,17 +387,22 @@ void tiled_search::choose_blocks() {
     const bool wide = !kernels_.tiles() && keep_weights_ && chunks_ > 1;
     const dim held = wide ? panel_bytes(units(k_chunk_)) : one_panel;
     // Packed once for all workers, a block may be wider still, if that leaves tasks for many: of
-    // stacked images there is one for each position.
+    // stacked images there is one for each position. Where those are few, blocks of one chunk are
+    // put together for as many threads as there are.
     const bool few_stacked = stacked_ && walk_[0].longest * walk_[1].longest < most_cut_threads;
-    const bool shared = !kernels_.tiles() && keep_weights_ && !read_input_
-                        && p_.groups * panels_ * one_panel <= shared_most && !few_stacked;
+    const bool shared = !kernels_.tiles() && keep_weights_ && packs_input()
+                        && p_.groups * panels_ * one_panel <= shared_most;
     if (wide && !shared) most_panels = std::clamp<dim>(weights_most / one_panel, 1, most_panels);
-    panels_per_block_ = shared ? panels_ : target_.weights / std::max<dim>(held, 1);
-    panels_per_block_ = std::clamp<dim>(panels_per_block_, 1, chunks_ == 1 ? panels_ : most_panels);
-    panels_per_block_ = div_up(panels_, div_up(panels_, panels_per_block_));
+    const auto evenly = [&](dim panels) {
+        return div_up(panels_,
+            div_up(panels_, std::clamp<dim>(panels, 1, chunks_ == 1 ? panels_ : most_panels)));
+    };
+    const dim near = evenly(target_.weights / std::max<dim>(held, 1));
+    panels_per_block_ = shared && !few_stacked ? evenly(panels_) : near;
+    near_panels_ = few_stacked ? near : panels_;
     if (kernels_.tiles() && panels_per_block_ < most_panels) consider_streaming(most_panels);
     if (kernels_.tiles()) read_input_ = reads_tiles();
-    most_panels_ = panels_per_block_;
+    most_panels_ = shared && few_stacked && chunks_ == 1 ? panels_ : panels_per_block_;
     choose_units(tile_positions());
 }
 

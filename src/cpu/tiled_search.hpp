@@ -35,6 +35,7 @@ private:
     void choose_panels();
     void choose_paths();
     [[nodiscard]] bool reads_tiles() const;
+    [[nodiscard]] bool packs_input() const;
     void choose_blocks();
     void consider_streaming(dim panels);
     void choose_units(dim positions);
@@ -66,6 +67,7 @@ private:
         double padding;   // all pairs of a position and a tap in terms of those inside
     } axes_[3] = {};
     dim most_panels_ = 1;  // of a block, by the size of caches
+    dim near_panels_ = 1;  // more only if all threads have work
     bool roomy_ =
         true;  // weights are transposed in memory of their own if the patch has too little
     std::unique_ptr<tiled_layout> exact_layout_;
