@@ -473,10 +473,11 @@ tiled_choice choose_tiled(const problem_sizes &s, const kernel_set &k) {
     const double plain = seconds(tiled_data_work(s, k));
     if (!can_stack(s, k)) return {plain, false};
     work_counts work = tiled_data_work(problem_sizes(conv::batch_as_last_axis(s.p)), k);
-    // Once for each block of output channels.
-    constexpr double block_bytes = 512 << 10;
-    work.turned *= parts_of(
-        4 * s.taps * parts_of(s.in_c, k.k_per_unit) * whole(s.out_c, k.lanes), block_bytes);
+    // Of several chunks once for each block of output channels.
+    constexpr double block_bytes = 512 << 10, shared = 24 << 20;
+    const double weights = 4 * s.taps * parts_of(s.in_c, k.k_per_unit) * whole(s.out_c, k.lanes);
+    if (s.in_c > 256.0 * k.k_per_unit || weights > shared)
+        work.turned *= parts_of(weights, block_bytes);
     const double stacked = seconds(work);
     return stacked < plain ? tiled_choice{stacked, true} : tiled_choice{plain, false};
 }

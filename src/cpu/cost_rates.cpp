@@ -1,7 +1,8 @@
 // What the counts of the cost model take: measured on one thread of an AMD Zen 4 core, over the
 // training shapes and 600 problems of `convgrad bench --scan` with seeds 2 and 3, all ops, types
 // and layouts; fitted to the times of all algorithms (`convgrad bench --model --json`), those near
-// the fastest of their case first; Winograd's tiles over 47 layers of 16 to 512 channels (AVX2:
+// the fastest of their case first; Winograd's tiles over 47 layers of 16 to 512 channels, and of
+// weights gradients what goes to memory and back over 27 layers on a Zen 5 core (AVX2:
 // since plain sums have become faster, 1.2 and 1.3 times that, over 133 cases). Narrower vectors
 // are scaled so that a step takes as long as one of AVX-512, as on cores whose units are as wide as
 // their vectors (there a measured step takes 0.57 as long, because 512 bits are worked on in two
@@ -137,8 +138,9 @@ constexpr rate_table avx512_fma = {
         .copied = 0.115,
         .turned = 0.178,
         .gathered = 0.0217,
-        .weights = 0.151,
-        .spilled = 0.175},
+        .weights = 0.2,
+        .partial = 0.25,
+        .spilled = 0.25},
     // grouped_weights
     {.steps = 0.32,
         .runs = 2,

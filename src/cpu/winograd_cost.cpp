@@ -31,6 +31,10 @@ void add_transforms(
     if (last && s.f32 && from.x[2] % 512 == 0) w.gathered += elements;
 }
 
+/// Sources of strided planes are transformed from one copy, in which they interleave (3×3 with
+/// stride 2, 128 to 512 channels: two to three times as long as planes without a stride).
+constexpr double of_joined = 1;
+
 /// Blocks of tiles; each goes through all transformed filters. Of one phase.
 work_counts data_work(const problem_sizes &s, const winograd_map &map, const kernel_set &k) {
     const auto lanes = dim{k.lanes}, most_rows = dim{find_winograd(k.set)->most_rows};
@@ -51,6 +55,7 @@ work_counts data_work(const problem_sizes &s, const winograd_map &map, const ker
               * panel_steps(k, div_up(map.count, pieces), out_c);
     w.tasks = s.groups * blocks;
     add_transforms(w, s, s.forward ? s.p.src : s.p.dst, s.groups * all * in);
+    if (s.forward && map.joined_sources(s.p.src) > 1) w.turned += of_joined * s.groups * all * in;
     if (std::min(block, tiles) * tile > near_block) w.lines = s.groups * all * in;
     (s.out_last && s.f32 ? w.results_last : w.results_apart) = s.groups * all * out;
     if (!s.p.constant_weights) w.weights = s.groups * filters;
@@ -76,13 +81,24 @@ work_counts weights_work(const problem_sizes &s, const winograd_map &map, const 
     w.tasks = s.groups;
     add_transforms(w, s, s.p.src, all * ic);
     add_transforms(w, s, s.p.dst, all * oc);
-    // Rows of planes are taken apart into the residues of a stride (3×3 with stride 2, 64 channels
-    // on 128×128: as long as all products together).
-    if (!s.in_last && s.p.x[2].stride > 1) w.turned += 3 * all * ic;
+    if (map.joined_sources(s.p.src) > 1) w.turned += of_joined * all * ic;
     if (bytes > kept_tiles) w.spilled = all * (ic + oc);
     w.weights = points * ic * oc;
     if (bytes > one_block) w.partial = points * ic * oc * bytes / each_block;
     return w;
+}
+
+/// Results of interleaved maps leave apart from each other, and columns of their planes come and
+/// go with whole lines of memory for every few (2 taps with dilation 8 on 4,096 columns: 1.3 to 2.2
+/// times as long as without this; 3×3 with dilation 2 on 33×33).
+double dilated_seconds(const problem_sizes &s, const winograd_map &map) {
+    constexpr double result = 0.45e-9, column = 0.16e-9, most = 16;
+    const double dilation = number(s.p.x[2].dilation);
+    if (s.weights || dilation == 1) return 0;
+    const double positions = number(map.count * map.rows * map.columns) * s.groups * s.out_c;
+    const double points = number(map.count * map.points) * s.groups * s.in_c;
+    const double far = column * std::min(dilation, most);
+    return (s.out_last ? result : far) * positions + (s.in_last ? 0 : far) * points;
 }
 
 }  // namespace
@@ -96,8 +112,11 @@ prediction predict_winograd(const problem_sizes &s, winograd_tile tile, const ke
     // 2, 64 to 512 channels: 0.8 to 0.95 of what this says).
     if (map.lacks_taps() && s.forward) seconds *= 0.92;
     // Groups of two vectors or fewer: a map's few channels are transformed one after the other (32
-    // groups of 32 channels on 7×7, measured).
-    if (s.groups > 1 && std::max(s.ic, s.oc) <= 2.0 * k.lanes) seconds *= 1.3;
+    // groups of 32 channels on 7×7, measured; of larger maps data passes take no longer for it).
+    constexpr double small_map = 400;
+    if (s.groups > 1 && std::max(s.ic, s.oc) <= 2.0 * k.lanes
+        && (s.weights || s.dst_positions < small_map))
+        seconds *= 1.3;
     // A tile for each of many small maps: none shares what it reads, and direct sums leave out taps
     // in the padding (3×3 maps of a layer with dilation 12: 1.6 to 2.6 times as long as this says,
     // weights gradients 1.2 to 1.5).
@@ -108,10 +127,11 @@ prediction predict_winograd(const problem_sizes &s, winograd_tile tile, const ke
     if (in_small_maps(s.p.x[1]) || in_small_maps(s.p.x[2])) seconds *= s.weights ? 1.35 : 2;
     // Columns of interleaved maps lie apart: planes are read one value at a time (64 channels on
     // 1,000 columns, 2 taps, dilation 8).
-    if (s.weights && !s.in_last && s.p.x[2].dilation > 1) seconds *= 1.7;
+    if (s.weights && !s.in_last && s.p.x[2].dilation > 1) seconds *= 1.6;
     // Interleaved maps of 16-bit values are gathered one by one (512 channels, dilation 2, bf16:
     // 1.3 times as long as pairs where this says 0.9).
     if (!s.weights && !s.f32 && (s.p.x[1].dilation > 1 || s.p.x[2].dilation > 1)) seconds *= 1.5;
+    seconds += dilated_seconds(s, map);
     // Filters whose taps lie side by side leave through a transpose (128 to 512 channels on 4×4 and
     // 7×7: 0.8 to 0.95 ns a weight beyond what this says).
     if (s.weights && s.p.weights.o != 1 && s.taps > 1)
