@@ -103,10 +103,16 @@ void folded_data::choose_groups() {
 }
 
 /// As wide as possible: sums are short, so that much of the time goes into writing results, and
-/// those are written faster one after the other.
+/// those are written faster one after the other. Long sums of pairs gain more by tall blocks.
 void folded_data::choose_panels() {
+    constexpr dim long_sum = 128, tall = 2;  // products; vectors
     const dim columns = div_up(out_block(), kernels_.lanes);
-    vectors_ = static_cast<int>(div_up(columns, div_up(columns, widest_vectors(kernels_))));
+    const dim phases =
+        static_cast<dim>(walk_[0].phases.size() * walk_[1].phases.size() * walk_[2].phases.size());
+    const bool is_long = kernels_.format == operand_format::dot2
+                         && count_taps(walk_) * in_block() >= long_sum * phases;
+    const dim widest = widest_vectors(kernels_), most = is_long ? std::min(widest, tall) : widest;
+    vectors_ = static_cast<int>(div_up(columns, div_up(columns, most)));
     panels_ = div_up(out_block(), panel_width());
 }
 

@@ -62,24 +62,26 @@ private:
 
     [[nodiscard]] task make_task(const conv::buffers &data, float *partials, dim index) const;
     void set_tile(task &t, dim tile) const;
-    void run_tile(const scratch &s, const task &t) const;
+    void plan_ahead(scratch &s, const task &t, dim tile) const;
+    void run_tile(scratch &s, const task &t) const;
     [[nodiscard]] value_range pack_src(const scratch &s, const task &t) const;
     [[nodiscard]] value_range pack_row(
         const scratch &s, const task &t, const char *in, dim row) const;
     [[nodiscard]] value_range prepare_dst(const scratch &s, const task &t) const;
-    void multiply(const scratch &s, const task &t) const;
+    void multiply(scratch &s, const task &t) const;
     void multiply_careful(const task &t) const;
     void write_out(const conv::buffers &data, const float *partials, const executor &threads) const;
 
     conv::problem p_;
     const kernel_set &kernels_;
     axis_walk walk_[3];
-    axis_patch patch_[2];
+    axis_patch patch_[3];
     gradient_taps taps_;
     dim low_ = 0, span_ = 0;  // of the taps along the last axis: the first, and how many
     dim runs_ = 0;            // taps along depth and height
     dim rows_ = 0;            // of a product: taps along the last axis × channels
     bool as_stored_ = false;  // dst itself is the vector operand
+    bool fetches_ = false;    // the next tile, while one is multiplied
     int vectors_ = 1;
     dim panels_ = 1;
     dim tile_[3] = {1, 1, 1}, tiles_[3] = {1, 1, 1};
