@@ -55,7 +55,9 @@ work_counts data_work(const problem_sizes &s, const winograd_map &map, const ker
               * panel_steps(k, div_up(map.count, pieces), out_c);
     w.tasks = s.groups * blocks;
     add_transforms(w, s, s.forward ? s.p.src : s.p.dst, s.groups * all * in);
-    if (s.forward && map.joined_sources(s.p.src) > 1) w.turned += of_joined * s.groups * all * in;
+    // (AVX2's rate of what is turned is large enough.)
+    if (s.forward && k.lanes >= 16 && map.joined_sources(s.p.src) > 1)
+        w.turned += of_joined * s.groups * all * in;
     if (std::min(block, tiles) * tile > near_block) w.lines = s.groups * all * in;
     (s.out_last && s.f32 ? w.results_last : w.results_apart) = s.groups * all * out;
     if (!s.p.constant_weights) w.weights = s.groups * filters;
