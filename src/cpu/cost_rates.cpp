@@ -138,7 +138,7 @@ constexpr rate_table avx512_fma = {
         .copied = 0.115,
         .turned = 0.178,
         .gathered = 0.0217,
-        .weights = 0.2,
+        .weights = 0.151,
         .partial = 0.25,
         .spilled = 0.25},
     // grouped_weights
