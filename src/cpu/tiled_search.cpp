@@ -390,19 +390,20 @@ void tiled_search::choose_blocks() {
     // stacked images there is one for each position. Where those are few, blocks of one chunk are
     // put together for as many threads as there are.
     const bool few_stacked = stacked_ && walk_[0].longest * walk_[1].longest < most_cut_threads;
-    const bool shared = !kernels_.tiles() && keep_weights_ && packs_input()
-                        && p_.groups * panels_ * one_panel <= shared_most;
+    const bool packed_once = !kernels_.tiles() && keep_weights_ && packs_input()
+                             && p_.groups * panels_ * one_panel <= shared_most;
+    const bool shared = packed_once && !few_stacked;
     if (wide && !shared) most_panels = std::clamp<dim>(weights_most / one_panel, 1, most_panels);
     const auto evenly = [&](dim panels) {
         return div_up(panels_,
             div_up(panels_, std::clamp<dim>(panels, 1, chunks_ == 1 ? panels_ : most_panels)));
     };
     const dim near = evenly(target_.weights / std::max<dim>(held, 1));
-    panels_per_block_ = shared && !few_stacked ? evenly(panels_) : near;
+    panels_per_block_ = shared ? evenly(panels_) : near;
     near_panels_ = few_stacked ? near : panels_;
     if (kernels_.tiles() && panels_per_block_ < most_panels) consider_streaming(most_panels);
     if (kernels_.tiles()) read_input_ = reads_tiles();
-    most_panels_ = shared && few_stacked && chunks_ == 1 ? panels_ : panels_per_block_;
+    most_panels_ = packed_once && few_stacked && chunks_ == 1 ? panels_ : panels_per_block_;
     choose_units(tile_positions());
 }
 
