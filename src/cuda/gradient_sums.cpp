@@ -66,8 +66,37 @@ channel_sum_args make_channel_sums(const conv::problem &p) {
     return s;
 }
 
-void launch_sums(const sum_args &sums, const lane &on) {
-    const wide elements = sums.length >= many_sums ? threads : 32;  // of a block
+/// An axis of the output is one with that before it where it only goes on: nothing is divided then.
+void add_axis(sum_args &s, wide length, wide stride) {
+    if (length == 1) return;
+    if (s.axes > 0 && s.strides[s.axes - 1] == length * stride) {
+        s.lengths[s.axes - 1] *= length;
+        s.strides[s.axes - 1] = stride;
+        return;
+    }
+    s.lengths[s.axes] = length;
+    s.strides[s.axes++] = stride;
+}
+
+void set_form(sum_args &s) {
+    if (s.axes == 0) {
+        s.lengths[0] = s.strides[0] = 1;
+        s.axes = 1;
+    }
+    constexpr wide many = wide{1} << 15, very_many = wide{1} << 18;
+    const bool fours = s.length >= very_many && s.lengths[s.axes - 1] % 4 == 0;
+    s.form = fours ? sum_form::fours : s.length >= many ? sum_form::ones : sum_form::chains;
+}
+
+void launch_sums(sum_args sums, const lane &on) {
+    const std::size_t piece = 4 * (sums.type == element::f32 ? sizeof(float) : 2);
+    bool whole = reinterpret_cast<std::uintptr_t>(sums.out) % piece == 0;
+    for (int d = 0; d < sums.axes; ++d)
+        whole = whole && (d == sums.axes - 1 ? sums.strides[d] == 1 : sums.strides[d] % 4 == 0);
+    sums.whole = whole ? 1 : 0;
+    const wide elements = sums.form == sum_form::fours  ? threads * 4
+                          : sums.form == sum_form::ones ? threads
+                                                        : 32;  // of a block
     on.launch(kernel::sum_parts, (sums.length + elements - 1) / elements, threads, &sums);
 }
 
@@ -81,9 +110,8 @@ gradient_sums::gradient_sums(
             aligned(static_cast<std::size_t>(channels_.parts * channels_.channels) * sizeof(float));
         bias_.parts = channels_.parts;
         bias_.length = channels_.channels;
-        for (int d = 0; d < 6; ++d) bias_.lengths[d] = 1;
-        bias_.lengths[5] = channels_.channels;
-        bias_.strides[5] = p.bias_stride;
+        add_axis(bias_, channels_.channels, p.bias_stride);
+        set_form(bias_);
         bias_.type = element_of(p.diff_bias_type);
         bias_.accumulate = p.accumulate ? 1 : 0;
     }
@@ -97,8 +125,8 @@ gradient_sums::gradient_sums(
     const wide lengths[] = {p.groups, p.oc, p.x[0].kernel, p.x[1].kernel, p.x[2].kernel, p.ic};
     const wide strides[] = {
         p.weights.g, p.weights.o, p.weights.k[0], p.weights.k[1], p.weights.k[2], p.weights.i};
-    std::copy_n(lengths, 6, weights_.lengths);
-    std::copy_n(strides, 6, weights_.strides);
+    for (std::size_t d = 0; d < 6; ++d) add_axis(weights_, lengths[d], strides[d]);
+    set_form(weights_);
     weights_.type = element_of(p.out_type);
     weights_.accumulate = p.accumulate ? 1 : 0;
 }

@@ -66,18 +66,25 @@ struct weights_args {
     wide tiles_m, tiles_n, tiles;
 };
 
+/// Who adds the parts of an element.
+enum class sum_form : std::int32_t {
+    chains,  // eight threads
+    ones,    // a thread for each
+    fours,   // a thread for four neighbours
+};
+
 /// Adds parts in their order and stores the sums.
 struct sum_args {
     const float *partial;
     wide parts, length;           // elements of one part
-    wide lengths[6], strides[6];  // of the output, slowest first, as the parts lie
+    wide lengths[6], strides[6];  // of the output, slowest first, as the parts lie; `axes` of them
     void *out;
     element type;
     std::int32_t accumulate;
+    std::int32_t axes;
+    sum_form form;
+    std::int32_t whole;  // fours: the output has four neighbours as one piece
 };
-
-/// From so many elements on, a thread adds all parts of one.
-constexpr wide many_sums = 32768;
 
 /// How a tensor lies whose channels are summed.
 enum class channel_sum_form : std::int32_t {
@@ -306,6 +313,8 @@ struct bulk_tiles {
     static constexpr int threads = at_once == 2 ? 288 : 384;
     static constexpr int copy_registers = 56, registers = 224;
 };
+
+constexpr int bulk_depth = 64;  // positions of a weights gradient's stage
 
 /// Weights gradients of 16-bit types through the copy engine: see wgmma_bulk_weights.cu.
 struct bulk_weights_args {

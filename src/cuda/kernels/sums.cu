@@ -135,50 +135,82 @@ __device__ void add_channels(const channel_sum_args &p) {
         add_anywhere<T>(p);
 }
 
-template <typename T>
-__device__ void store_sum(const sum_args &p, float v, wide at) {
-    T *out = static_cast<T *>(p.out) + at;
-    if (p.accumulate != 0) v += to_f32(*out);
-    round_to(*out, v);
-}
-
-/// Stores one sum where the output has it.
-__device__ inline void store_element(const sum_args &p, float v, wide e) {
+/// Where the output has an element.
+__device__ inline wide place_of(const sum_args &p, wide e) {
     wide at = 0;
+    if (p.axes == 1) return e * p.strides[0];
     if (e < (wide{1} << 31)) {  // 64-bit division is slow
         unsigned rest = static_cast<unsigned>(e);
-        for (int d = 5; d >= 0; --d) {
+        for (int d = p.axes - 1; d > 0; --d) {
             const unsigned length = static_cast<unsigned>(p.lengths[d]);
-            if (length == 1) continue;
             at += rest % length * p.strides[d];
             rest /= length;
         }
-    } else {
-        for (int d = 5; d >= 0; --d) {
-            at += e % p.lengths[d] * p.strides[d];
-            e /= p.lengths[d];
-        }
+        return at + rest * p.strides[0];
     }
+    for (int d = p.axes - 1; d > 0; --d) {
+        at += e % p.lengths[d] * p.strides[d];
+        e /= p.lengths[d];
+    }
+    return at + e * p.strides[0];
+}
+
+/// Stores the sums of V neighbours, which lie `step` apart in the output; at once, if they are
+/// whole and nothing is added.
+template <typename T, int V>
+__device__ inline void store_sums(
+    const sum_args &p, const float (&sums)[V], wide at, wide step, bool whole) {
+    T *const out = static_cast<T *>(p.out) + at;
+    __align__(16) T v[V];
+#pragma unroll
+    for (int i = 0; i < V; ++i)
+        round_to(v[i], p.accumulate != 0 ? sums[i] + to_f32(out[i * step]) : sums[i]);
+    if (V > 1 && whole) {
+        if constexpr (V * sizeof(T) == 16)
+            *reinterpret_cast<uint4 *>(out) = *reinterpret_cast<const uint4 *>(v);
+        if constexpr (V * sizeof(T) == 8)
+            *reinterpret_cast<uint2 *>(out) = *reinterpret_cast<const uint2 *>(v);
+        return;
+    }
+#pragma unroll
+    for (int i = 0; i < V; ++i) out[i * step] = v[i];
+}
+template <int V>
+__device__ inline void store_elements(const sum_args &p, const float (&sums)[V], wide e) {
+    const wide at = place_of(p, e), step = p.strides[p.axes - 1];
+    const bool whole = p.whole != 0;
     if (p.type == element::f32)
-        store_sum<float>(p, v, at);
+        store_sums<float>(p, sums, at, step, whole);
     else if (p.type == element::bf16)
-        store_sum<bf16>(p, v, at);
+        store_sums<bf16>(p, sums, at, step, whole);
     else
-        store_sum<f16>(p, v, at);
+        store_sums<f16>(p, sums, at, step, whole);
 }
 
 /// 32 neighbouring elements by 8 chains: chain i adds the parts i, i + 8, …, then the chains are
-/// added as a tree.
+/// added as a tree. What a thread adds is asked for 16 parts at a time: one after the other, 400
+/// parts of 1,296 elements took 8.6 µs on an H200, nearly all of it waiting.
 __device__ inline void add_few(const sum_args &p) {
+    constexpr int ahead = 16;
     __shared__ float chains[threads];
     const int t = static_cast<int>(threadIdx.x), chain = t / 32;
     const wide tiles = (p.length + 31) / 32;
     for (wide tile = blockIdx.x; tile < tiles; tile += gridDim.x) {
         const wide e = tile * 32 + t % 32;
         float v = 0;
-        if (e < p.length)
-#pragma unroll 4
-            for (wide part = chain; part < p.parts; part += 8) v += p.partial[part * p.length + e];
+        if (e < p.length) {
+            const float *from = p.partial + chain * p.length + e;
+            for (wide left = (p.parts - chain + 7) / 8; left > 0; left -= ahead) {
+                float next[ahead];
+#pragma unroll
+                for (int i = 0; i < ahead; ++i)
+                    if (i < left) next[i] = from[i * 8 * p.length];
+#pragma unroll
+                for (int i = 0; i < ahead; ++i)
+                    if (i < left) v += next[i];
+                from += ahead * 8 * p.length;
+            }
+        }
         __syncthreads();
         chains[t] = v;
         __syncthreads();
@@ -186,24 +218,42 @@ __device__ inline void add_few(const sum_args &p) {
             if (chain < half) chains[t] += chains[t + half * 32];
             __syncthreads();
         }
-        if (chain == 0 && e < p.length) store_element(p, chains[t], e);
+        if (chain == 0 && e < p.length) store_elements<1>(p, {chains[t]}, e);
     }
 }
 
-/// The same sums, where there are elements enough for a thread each.
+/// The same sums, where there are elements enough for V of each thread's own.
+template <int V>
 __device__ inline void add_many(const sum_args &p) {
-    for (wide e = static_cast<wide>(blockIdx.x) * threads + static_cast<int>(threadIdx.x);
-         e < p.length; e += static_cast<wide>(gridDim.x) * threads) {
-        float chain[8] = {0, 0, 0, 0, 0, 0, 0, 0};
-        for (wide part = 0; part < p.parts; part += 8)
+    for (wide e = (static_cast<wide>(blockIdx.x) * threads + static_cast<int>(threadIdx.x)) * V;
+         e < p.length; e += static_cast<wide>(gridDim.x) * threads * V) {
+        float chain[8][V] = {};
+        const float *from = p.partial + e;
+        for (wide left = p.parts; left > 0; left -= 8) {
+            __align__(16) float next[8][V];
 #pragma unroll
             for (int i = 0; i < 8; ++i)
-                if (part + i < p.parts) chain[i] += p.partial[(part + i) * p.length + e];
+                if (i < left) {
+                    if constexpr (V == 4)
+                        *reinterpret_cast<uint4 *>(next[i]) =
+                            *reinterpret_cast<const uint4 *>(from + i * p.length);
+                    else
+                        next[i][0] = from[i * p.length];
+                }
+#pragma unroll
+            for (int i = 0; i < 8; ++i)
+#pragma unroll
+                for (int k = 0; k < V; ++k)
+                    if (i < left) chain[i][k] += next[i][k];
+            from += 8 * p.length;
+        }
 #pragma unroll
         for (int half = 4; half > 0; half /= 2)
 #pragma unroll
-            for (int i = 0; i < half; ++i) chain[i] += chain[i + half];
-        store_element(p, chain[0], e);
+            for (int i = 0; i < half; ++i)
+#pragma unroll
+                for (int k = 0; k < V; ++k) chain[i][k] += chain[i + half][k];
+        store_elements<V>(p, chain[0], e);
     }
 }
 
@@ -220,8 +270,10 @@ CONVGRAD_CHANNEL_SUM(channel_sum_f16, f16)
 
 extern "C" __global__ void __launch_bounds__(threads)
     sum_parts(const __grid_constant__ sum_args p) {
-    if (p.length >= many_sums)
-        add_many(p);
+    if (p.form == sum_form::fours)
+        add_many<4>(p);
+    else if (p.form == sum_form::ones)
+        add_many<1>(p);
     else
         add_few(p);
 }
