@@ -83,6 +83,8 @@ constexpr algorithm algorithms[] = {
         &make_columns_plan},
     {"cuda.fold", accuracy::accurate, true, &has_warpgroups, &refuse_fold, &predict_fold,
         &make_fold_plan},
+    {"cuda.pointwise", accuracy::accurate, true, &has_warpgroups, &refuse_pointwise,
+        &predict_pointwise, &make_pointwise_plan},
     {"cuda.halo", accuracy::accurate, false, &has_warpgroups, &refuse_halo, &predict_halo,
         &make_halo_plan},
     {"cuda.bulk", accuracy::accurate, false, &has_warpgroups, &refuse_bulk, &predict_bulk,

@@ -28,7 +28,7 @@ struct shape : merged_data {
             const data_args cut = make_data_args(merged, t.rows, t.columns);
             const double steps =
                 static_cast<double>(taps_of(p) * lines()) / static_cast<double>(phases_of(cut));
-            const double needs = bulk_seconds(t, cut.tiles, steps);
+            const double needs = bulk_seconds(t, cut.tiles, steps, stored_columns(t, out));
             if (needs >= seconds) continue;
             seconds = needs;
             tile = t;
@@ -158,7 +158,7 @@ operand::place bind(bulk_args &args, const problem &p, const merged_data &what,
     const weights_operand::turned_form *const turned = what.weights.turned(data.weights);
     args.turned_weights = turned != nullptr ? 1 : 0;
     if (turned != nullptr) {
-        args.weights = map_turned_weights(on, p.type, data.weights, *turned);
+        args.weights = map_turned_weights(on, p.type, data.weights, *turned, line);
         return in;
     }
     const void *const weights = what.weights.read(data.weights, room + what.input.bytes(), on);
@@ -175,7 +175,7 @@ double store_form::seconds(const problem &p, const architecture &on) const {
     return static_cast<double>(stored) * (unit == 4 ? 1 : 3) / on.memory;
 }
 
-double bulk_seconds(const bulk_tile_size &tile, wide tiles, double steps) {
+double bulk_seconds(const bulk_tile_size &tile, wide tiles, double steps, double columns) {
     // What a tile starts and ends with is hidden where there are two, but the last of an odd number
     // is alone.
     const double area = static_cast<double>(tile.rows) * tile.columns;
@@ -184,7 +184,8 @@ double bulk_seconds(const bulk_tile_size &tile, wide tiles, double steps) {
     const wide whole = nominal::rounds(tiles);
     const double rounds =
         static_cast<double>(whole) + (tile.at_once == 2 && whole > 1 && whole % 2 == 1 ? 0.5 : 0);
-    const double ends = (nominal::tile_start + area / nominal::stored) / tile.at_once;
+    const double ends =
+        (nominal::tile_start + tile.rows * columns / nominal::stored) / tile.at_once;
     return rounds * (steps * step + ends) / nominal::clock;
 }
 

@@ -43,8 +43,24 @@ struct nominal {
     }
 };
 
-/// Seconds that the nominal device takes for tiles of `steps` stages each.
-double bulk_seconds(const bulk_tile_size &tile, wide tiles, double steps);
+/// Seconds that the nominal device takes for tiles of `steps` stages each, of which so many columns
+/// are stored on average.
+double bulk_seconds(const bulk_tile_size &tile, wide tiles, double steps, double columns);
+/// Of so many columns of all.
+inline double stored_columns(const bulk_tile_size &tile, wide all) {
+    return static_cast<double>(all) / static_cast<double>(cover(all, tile.columns));
+}
+
+/// How a weights gradient is cut into tiles, and its positions into parts: by the problem alone.
+struct weights_cut {
+    bulk_tile_size tile = bulk_tile_sizes[0];
+    wide tiles_m = 0, tiles_n = 0, tiles = 0;  // of one part
+    wide parts = 1;
+    double seconds = 1e30;  // of products and sums
+};
+/// Of `rows` by `columns` sums of each group, `steps` stages long; a part's sums take `part_bytes`,
+/// written and read.
+weights_cut cut_weights(wide rows, wide columns, wide groups, wide steps, double part_bytes);
 
 /// One axis of a tensor as the copy engine walks along it: from `start` on, `count` times by
 /// `step`.
@@ -98,14 +114,24 @@ tensor_map map_pixels(const lane &on, data_type type, const void *data,
 /// Boxes of 64 channels of one tap by `columns` rows of weights [row][tap][channel].
 tensor_map map_weights(const lane &on, data_type type, const void *data, wide rows, wide taps,
     wide channels, int columns);
-/// The same of turned weights: boxes of 64 output channels of one tap by 64 channels of the sum.
-tensor_map map_turned_weights(
-    const lane &on, data_type type, const void *data, const weights_operand::turned_form &form);
+/// Boxes of 32 channels of one part of f32 weights by `columns` rows of [part][row][channel].
+tensor_map map_split_weights(
+    const lane &on, const void *data, wide rows, wide channels, wide parts, int columns);
+/// 16-bit weights that are turned: boxes of 64 output channels of one tap by so many terms.
+tensor_map map_turned_weights(const lane &on, data_type type, const void *data,
+    const weights_operand::turned_form &form, wide terms);
 
 /// Boxes of 32 positions by `box_rows` rows of f32 values that were turned (operand::turn): parts,
 /// each of all rows.
 tensor_map map_turned_rows(
     const lane &on, const float *data, wide positions, wide rows, wide parts, int box_rows);
+
+/// Boxes of positions, as many as 128 bytes hold, by so many channels of a tensor of planes.
+struct plane_form {
+    wide positions, channels, images, channel_stride, image_stride;
+};
+tensor_map map_planes(
+    const lane &on, data_type type, const void *data, const plane_form &form, int channels);
 
 /// Slices of channels of a merged group by 64 of the output's positions, `pitch` from one to the
 /// next.
@@ -138,5 +164,12 @@ prediction predict_halo(
     const conv::problem &p, const architecture &on, const engines::plan_limits &limits);
 std::unique_ptr<const engines::plan> make_halo_plan(std::string_view name, const conv::problem &p,
     const architecture &on, const engines::plan_limits &limits);
+
+/// Layers of one tap between planes: see pointwise.cpp.
+std::string refuse_pointwise(const conv::problem &p);
+prediction predict_pointwise(
+    const conv::problem &p, const architecture &on, const engines::plan_limits &limits);
+std::unique_ptr<const engines::plan> make_pointwise_plan(std::string_view name,
+    const conv::problem &p, const architecture &on, const engines::plan_limits &limits);
 
 }  // namespace convgrad::cuda

@@ -110,16 +110,29 @@ tensor_map map_weights(const lane &on, data_type type, const void *data, wide ro
         {64, 1, columns}, CU_TENSOR_MAP_SWIZZLE_128B);
 }
 
-tensor_map map_turned_weights(
-    const lane &on, data_type type, const void *data, const weights_operand::turned_form &form) {
+tensor_map map_split_weights(
+    const lane &on, const void *data, wide rows, wide channels, wide parts, int columns) {
+    return map_boxes<3>(on, data_type::f32, data, {channels, parts, rows},
+        {channels * rows, channels}, {32, 1, columns}, CU_TENSOR_MAP_SWIZZLE_128B);
+}
+
+tensor_map map_turned_weights(const lane &on, data_type type, const void *data,
+    const weights_operand::turned_form &form, wide terms) {
     return map_boxes<3>(on, type, data, {form.out, form.taps, form.in},
-        {form.tap_stride, form.in_stride}, {64, 1, 64}, CU_TENSOR_MAP_SWIZZLE_128B);
+        {form.tap_stride, form.in_stride}, {64, 1, terms}, CU_TENSOR_MAP_SWIZZLE_128B);
 }
 
 tensor_map map_turned_rows(
     const lane &on, const float *data, wide positions, wide rows, wide parts, int box_rows) {
     return map_boxes<3>(on, data_type::f32, data, {positions, parts, rows},
         {positions * rows, positions}, {32, 1, box_rows}, CU_TENSOR_MAP_SWIZZLE_128B);
+}
+
+tensor_map map_planes(
+    const lane &on, data_type type, const void *data, const plane_form &form, int channels) {
+    return map_boxes<3>(on, type, data, {form.positions, form.channels, form.images},
+        {form.channel_stride, form.image_stride},
+        {128 / static_cast<wide>(size_of(type)), channels, 1}, CU_TENSOR_MAP_SWIZZLE_128B);
 }
 
 wide position_pitch(const conv::problem &p) {

@@ -35,43 +35,16 @@ struct shape {
     problem merged;
     operand src, dst;
     wide lines;  // of a tap
-    bulk_tile_size tile;
-    wide tiles_m = 0, tiles_n = 0, tiles = 0;  // of one part
-    wide parts = 1;
-    double seconds = 1e30;  // of products and sums
+    weights_cut cut;
 
     explicit shape(const problem &p)
         : groups(merged_groups(p, merged_channels)), merged(merge(p, groups)), src(merged, true),
-          dst(merged, false), lines(cover(merged.ic, line)), tile(bulk_tile_sizes[0]) {
-        for (const bulk_tile_size &t : bulk_tile_sizes) cut(t);
-    }
-    /// Takes a tile, and the parts that go with it, if they are faster than those before.
-    void cut(const bulk_tile_size &t) {
-        constexpr wide most_parts = 512, most_rounds = 12;
-        constexpr double sum_rate = 2.5e12;  // bytes, written and read
-        const wide m = cover(merged.oc, t.columns),
-                   n = cover(taps_of(merged) * lines * line, t.rows), all = m * n * merged.groups;
-        const wide steps = std::max<wide>(1, cover(positions_of(merged), depth));
-        const double part_bytes =
-            8.0
-            * static_cast<double>(merged.groups * merged.oc * merged.ic / groups * taps_of(merged));
-        // As many as fill whole rounds.
-        for (wide rounds = 1; rounds <= most_rounds; ++rounds) {
-            const wide many =
-                std::clamp<wide>(rounds * nominal::multiprocessors / std::max<wide>(1, all), 1,
-                    std::min(steps, most_parts));
-            const double needs =
-                bulk_seconds(t, all * many, static_cast<double>(cover(steps, many)))
-                + static_cast<double>(many) * part_bytes / sum_rate;
-            if (needs >= seconds) continue;
-            seconds = needs;
-            parts = many;
-            tile = t;
-            tiles_m = m;
-            tiles_n = n;
-            tiles = all;
-        }
-    }
+          dst(merged, false), lines(cover(merged.ic, line)),
+          cut(cut_weights(taps_of(merged) * lines * line, merged.oc, merged.groups,
+              cover(positions_of(merged), depth),
+              8.0
+                  * static_cast<double>(
+                      merged.groups * merged.oc * merged.ic / groups * taps_of(merged)))) {}
     [[nodiscard]] std::size_t packed_bytes() const { return src.bytes() + dst.bytes(); }
     /// Sums get what the limit leaves.
     [[nodiscard]] engines::plan_limits rest(const engines::plan_limits &limits) const {
@@ -85,7 +58,7 @@ class bulk_weights_plan final : public plan {
 public:
     bulk_weights_plan(std::string_view name, const problem &p, const architecture &on,
         const prediction &made, const engines::plan_limits &limits)
-        : problem_(p), shape_(p), sums_(p, shape_.parts, shape_.rest(limits)) {
+        : problem_(p), shape_(p), sums_(p, shape_.cut.parts, shape_.rest(limits)) {
         weights_args &w = args_.weights;
         w = make_weights_args(p);
         for (std::size_t d = 0; d < 3; ++d) {
@@ -95,9 +68,9 @@ public:
         }
         w.parts = sums_.parts();
         w.part_length = cover(cover(w.positions, w.parts), depth) * depth;
-        w.tiles_m = shape_.tiles_m;
-        w.tiles_n = shape_.tiles_n;
-        w.tiles = shape_.tiles * w.parts;
+        w.tiles_m = shape_.cut.tiles_m;
+        w.tiles_n = shape_.cut.tiles_n;
+        w.tiles = shape_.cut.tiles * w.parts;
         args_.groups = static_cast<int>(shape_.merged.groups);
         args_.merged = static_cast<int>(shape_.groups);
         args_.ic = static_cast<int>(shape_.merged.ic);
@@ -112,9 +85,9 @@ public:
     }
     [[nodiscard]] std::string describe() const override {
         const weights_args &w = args_.weights;
-        return "tile " + std::to_string(shape_.tile.rows) + "x"
-               + std::to_string(shape_.tile.columns) + ", " + std::to_string(w.parts) + " parts of "
-               + std::to_string(w.part_length) + " positions"
+        return "tile " + std::to_string(shape_.cut.tile.rows) + "x"
+               + std::to_string(shape_.cut.tile.columns) + ", " + std::to_string(w.parts)
+               + " parts of " + std::to_string(w.part_length) + " positions"
                + (shape_.groups > 1 ? ", " + std::to_string(shape_.groups) + " groups merged" : "")
                + (shape_.src.direct() ? "" : ", src packed first")
                + (shape_.dst.direct() ? "" : ", diff_dst packed first");
@@ -123,7 +96,7 @@ public:
 private:
     void run(const conv::buffers &data, void *workspace, const lane &on) const override {
         const problem &p = problem_;
-        const bulk_tile_size &tile = shape_.tile;
+        const bulk_tile_size &tile = shape_.cut.tile;
         bulk_weights_args args = args_;
         args.weights.src = data.src;
         args.weights.dst = data.dst;
@@ -155,6 +128,27 @@ private:
 
 }  // namespace
 
+weights_cut cut_weights(wide rows, wide columns, wide groups, wide steps, double part_bytes) {
+    constexpr wide most_parts = 512, most_rounds = 12;
+    constexpr double sum_rate = 2.5e12;  // bytes
+    weights_cut best;
+    steps = std::max<wide>(1, steps);
+    for (const bulk_tile_size &t : bulk_tile_sizes) {
+        const wide m = cover(columns, t.columns), n = cover(rows, t.rows), all = m * n * groups;
+        // As many parts as fill whole rounds.
+        for (wide rounds = 1; rounds <= most_rounds; ++rounds) {
+            const wide many =
+                std::clamp<wide>(rounds * nominal::multiprocessors / std::max<wide>(1, all), 1,
+                    std::min(steps, most_parts));
+            const double needs =
+                bulk_seconds(t, all * many, static_cast<double>(cover(steps, many)), t.columns)
+                + static_cast<double>(many) * part_bytes / sum_rate;
+            if (needs < best.seconds) best = {t, m, n, all, many, needs};
+        }
+    }
+    return best;
+}
+
 std::string refuse_bulk_weights(const problem &p) {
     if (has_empty_tensor(p)) return "an empty tensor";
     if (std::string why = refuse_walk(src_walk(p)); !why.empty()) return why;
@@ -170,11 +164,12 @@ prediction predict_bulk_weights(
     const problem &p, const architecture &on, const engines::plan_limits &limits) {
     prediction made;
     const shape s(p);
-    const gradient_sums sums(p, s.parts, s.rest(limits));
+    const gradient_sums sums(p, s.cut.parts, s.rest(limits));
     made.workspace = sums.workspace() + s.packed_bytes();
     double packed = s.src.direct() ? 0 : static_cast<double>(s.src.bytes());
     if (!s.dst.direct()) packed += static_cast<double>(s.dst.bytes());
-    made.seconds = 9e-6 + packed * 3 / on.memory + std::max(least_bytes(p) / on.memory, s.seconds);
+    made.seconds =
+        9e-6 + packed * 3 / on.memory + std::max(least_bytes(p) / on.memory, s.cut.seconds);
     return made;
 }
 

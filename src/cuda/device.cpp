@@ -6,7 +6,6 @@
 
 #include <convgrad/error.hpp>
 
-#include "cuda/bulk.hpp"
 #include "cuda/depthwise.hpp"
 #include "cuda/images.hpp"
 #include "cuda/kernels/banded_args.hpp"
@@ -14,6 +13,7 @@
 #include "cuda/kernels/halo_args.hpp"
 #include "cuda/kernels/ring_args.hpp"
 #include "cuda/pixels.hpp"
+#include "cuda/pointwise.hpp"
 
 namespace convgrad::cuda {
 namespace {
@@ -85,11 +85,18 @@ void load_kernels(device &d) {
     allow_all(kernel::wgmma_data_n32_f32, kernel::wgmma_data_n128_tf32, wgmma_shared(128, 2));
     allow_all(
         kernel::wgmma_weights_n32_f32, kernel::wgmma_weights_n128_tf32, wgmma_roles_shared(128, 2));
+    allow_all(kernel::pointwise_data_n64_f32, kernel::pointwise_weights_n64_tf32,
+        std::max(pointwise_tiles<64, true>::shared, pointwise_tiles<64, false>::shared));
+    allow_all(kernel::pointwise_data_n128_f32, kernel::pointwise_weights_n128_tf32,
+        pointwise_tiles<128, true>::shared);
+    allow_all(kernel::pointwise_whole_n64_bf16, kernel::pointwise_whole_turned_n64_f16,
+        whole_tiles<64>::shared);
     allow_all(kernel::fold_n32_f32, kernel::fold_n64_tf32, fold_most_shared);
     for (const kernel halo : {kernel::halo_bf16, kernel::halo_f16})
         allow(halo, halo_tiles::most_shared);
     for (const kernel first : {kernel::bulk_data_256x64_bf16, kernel::bulk_turned_256x64_bf16,
-             kernel::bulk_weights_256x64_bf16})
+             kernel::bulk_weights_256x64_bf16, kernel::pointwise_data_256x64_bf16,
+             kernel::pointwise_turned_256x64_bf16, kernel::pointwise_weights_256x64_bf16})
         for (const bulk_tile_size &tile : bulk_tile_sizes)
             for (const data_type type : {data_type::bf16, data_type::f16})
                 allow(bulk_kernel(first, tile, type), tile.shared);

@@ -291,7 +291,10 @@ prediction predict_general(
         const bool backward = p.what == pass::backward_data;
         double phases = 1;
         for (const wide n : t.phases) phases *= static_cast<double>(n);
-        const auto depth = static_cast<double>(taps_of(p) * (backward ? p.oc : p.ic)) / phases;
+        // What a tile starts and ends with takes as long as so many terms.
+        const double ends = kind == tile_kind::narrow ? 0 : 75;
+        const double depth =
+            static_cast<double>(taps_of(p) * (backward ? p.oc : p.ic)) / phases + ends;
         macs = std::max(200.0, static_cast<double>(t.all)) * static_cast<double>(size.m * size.n)
                * depth;
     }

@@ -102,9 +102,10 @@ TEST(cuda_choice, every_algorithm_wins_somewhere) {
     first16.type = first16.out_type = data_type::bf16;
     problem pointwise16 = layer(pass::forward, 1, 64, 256, 56, 1, 1, data_layout::ncx);
     pointwise16.type = pointwise16.out_type = data_type::bf16;
-    const expectation all[] = {{"cuda.cudnn", pointwise16, with_cudnn},
-        {"cuda.banded", planes16, hopper}, {"cuda.columns", patches, hopper},
-        {"cuda.pixels", first16, hopper},
+    problem tf32 = layer(pass::forward, 1, 128, 128, 28, 3);
+    tf32.math = math_mode::fast;
+    const expectation all[] = {{"cuda.cudnn", tf32, with_cudnn}, {"cuda.banded", planes16, hopper},
+        {"cuda.columns", patches, hopper}, {"cuda.pixels", first16, hopper},
         {"cuda.pixels_f32", layer(pass::forward, 1, 3, 64, 224, 3), hopper},
         {"cuda.fold", layer(pass::backward_data, 1, 3, 64, 224, 7, 2), hopper},
         {"cuda.quads", layer(pass::forward, 96, 1, 1, 56, 3, 2), ampere},
@@ -113,7 +114,8 @@ TEST(cuda_choice, every_algorithm_wins_somewhere) {
         {"cuda.planes", layer(pass::forward, 384, 1, 1, 14, 7, 1, data_layout::ncx), hopper},
         {"cuda.depthwise", layer(pass::forward, 96, 1, 2, 56, 3), hopper},
         {"cuda.sliding", layer(pass::forward, 96, 1, 1, 56, 11), ampere},
-        {"cuda.halo", shared16, hopper}, {"cuda.bulk", dense16, hopper},
+        {"cuda.pointwise", pointwise16, hopper}, {"cuda.halo", shared16, hopper},
+        {"cuda.bulk", dense16, hopper},
         {"cuda.wgmma", layer(pass::backward_data, 1, 64, 64, 56, 3), hopper},
         {"cuda.dense", layer(pass::forward, 1, 128, 128, 28, 3), small},
         {"cuda.narrow", exact_groups, hopper}, {"cuda.general", exact, hopper},
@@ -175,8 +177,12 @@ TEST(cuda_choice, dense_16_bit_layers_take_the_copy_engine) {
                     p.type = p.out_type = type;
                     return std::string(cuda::make_plan(p, on, {})->algorithm());
                 };
-                EXPECT_EQ(choose(hopper, 28, 1, 1), "cuda.bulk");
-                EXPECT_EQ(choose(hopper, 56, 1, 1, 64), "cuda.bulk");
+                const std::string_view pointwise =
+                    layout == data_layout::ncx ? "cuda.pointwise" : "cuda.bulk";
+                EXPECT_EQ(choose(hopper, 28, 1, 1), pointwise);
+                EXPECT_EQ(choose(hopper, 56, 1, 1, 64), pointwise);
+                // Rows of 392 bytes are no whole pieces.
+                EXPECT_EQ(choose(hopper, 14, 1, 1), "cuda.bulk");
                 EXPECT_EQ(choose(hopper, 28, 3, 2), "cuda.bulk");
                 EXPECT_EQ(choose(ampere, 28, 3, 1), "cuda.dense");
                 // Taps of stride 1 share what is copied.
@@ -185,6 +191,29 @@ TEST(cuda_choice, dense_16_bit_layers_take_the_copy_engine) {
                 // Nine phases of positions are more than they know.
                 if (what == pass::backward_data) {
                     EXPECT_EQ(choose(hopper, 28, 3, 3), "cuda.wgmma");
+                }
+            }
+}
+
+// On planes f32 needs pieces of four positions; what is added to a result is read with it.
+TEST(cuda_choice, layers_of_one_tap_between_planes_are_read_where_they_lie) {
+    for (const pass what : all_passes)
+        for (const auto &[ic, oc] : {std::pair<dim, dim>{64, 256}, {256, 64}, {24, 144}, {144, 24}})
+            for (const dim size : {56, 28, 14, 7}) {
+                problem p = layer(what, 1, ic, oc, size, 1, 1, data_layout::ncx);
+                const auto choose = [&] {
+                    return std::string(cuda::make_plan(p, hopper, {})->algorithm());
+                };
+                if (size == 7)
+                    EXPECT_NE(choose(), "cuda.pointwise");
+                else
+                    EXPECT_EQ(choose(), "cuda.pointwise") << to_text(p);
+                p.add = what != pass::backward_weights;
+                p.accumulate = what == pass::backward_weights;
+                if (p.add) {
+                    EXPECT_NE(choose(), "cuda.pointwise");
+                } else {
+                    EXPECT_EQ(choose() == "cuda.pointwise", size != 7);
                 }
             }
 }

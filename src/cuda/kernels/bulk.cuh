@@ -65,24 +65,24 @@ __device__ inline void copy_rows(
                  "r"(y), "r"(image)
                  : "memory");
 }
-/// A box of rows of one tap of the weights.
-__device__ inline void copy_weights(
-    unsigned to, const tensor_map &map, unsigned barrier, int channel, int tap, int row) {
+/// A box of a tensor of three axes, from its corner on, the fastest first.
+__device__ inline void copy_box(
+    unsigned to, const tensor_map &map, unsigned barrier, int first, int second, int third) {
     asm volatile("cp.async.bulk.tensor.3d.shared::cluster.global"
                  ".mbarrier::complete_tx::bytes [%0], [%1, {%3,%4,%5}], [%2];" ::"r"(to),
-                 "l"(reinterpret_cast<std::uint64_t>(&map)), "r"(barrier), "r"(channel), "r"(tap),
-                 "r"(row)
+                 "l"(reinterpret_cast<std::uint64_t>(&map)), "r"(barrier), "r"(first), "r"(second),
+                 "r"(third)
                  : "memory");
 }
 
-/// The other way: 64 rows of a slice of channels, put into swizzled shared memory and
-/// published; what lies beside the tensor is not stored.
-__device__ inline void store_matrix(
-    const tensor_map &map, unsigned from, int channel, int group, int row) {
+/// The other way, from shared memory that is swizzled and published; what lies beside the tensor is
+/// not stored.
+__device__ inline void store_box(
+    const tensor_map &map, unsigned from, int first, int second, int third) {
     asm volatile(
         "cp.async.bulk.tensor.3d.global.shared::cta.bulk_group [%0, {%2,%3,%4}], [%1];" ::"l"(
             reinterpret_cast<std::uint64_t>(&map)),
-        "r"(from), "r"(channel), "r"(group), "r"(row)
+        "r"(from), "r"(first), "r"(second), "r"(third)
         : "memory");
 }
 __device__ inline void commit_stores() {

@@ -135,6 +135,16 @@ struct bulk_store {
                 end.bias)[(group * q.out_channels + first_column + column) * end.bias_stride]);
         return end.relu != 0 ? relu_of(v) : v;
     }
+    /// The same of a warpgroup's sums.
+    template <int M, int Sums>
+    __device__ void decorate_all(float (&sum)[M][Sums]) const {
+        if (!decorates()) return;
+#pragma unroll
+        for (int m = 0; m < M; ++m)
+#pragma unroll
+            for (int i = 0; i < Sums; ++i)
+                sum[m][i] = decorate(sum[m][i], i / 4 * 8 + lane() % 4 * 2 + i % 2);
+    }
     /// Two neighbours; if one is not finite, that leaves a sign.
     [[nodiscard]] __device__ unsigned round(const float *sum) {
         const unsigned pair = pair_of<T>(sum[0], sum[1]);
@@ -243,12 +253,7 @@ __device__ inline void store_slices(
     slice_store<T> &results, float (&sum)[M][N / 2], Queue &&queue) {
     constexpr int slices = N / slice, rounds = M * slices;
     static_assert(rounds % Boxes == 0, "the next tile begins with the first box");
-    if (results.decorates())
-#pragma unroll
-        for (int m = 0; m < M; ++m)
-#pragma unroll
-            for (int i = 0; i < N / 2; ++i)
-                sum[m][i] = results.decorate(sum[m][i], i / 4 * 8 + results.lane() % 4 * 2 + i % 2);
+    results.decorate_all(sum);
     const bool by_engine = results.q.by_engine != 0, speaks = results.thread() == 0;
 #pragma unroll 1
     for (int i = 0; i < rounds; ++i) {

@@ -86,13 +86,13 @@ __device__ inline void copy_tile(
                     bulk::expect(ring.is_full(), ring.bytes);
                     bulk::copy_pixels(ring.at(), in, ring.is_full(), box, three_axes);
                     if constexpr (!Turned)
-                        bulk::copy_weights(ring.at() + Rows * line, q.weights, ring.is_full(),
-                            l * 64, tap, first_weights);
+                        bulk::copy_box(ring.at() + Rows * line, q.weights, ring.is_full(), l * 64,
+                            tap, first_weights);
                     else
 #pragma unroll
                         for (int i = 0; i < N / 64; ++i)
-                            bulk::copy_weights(ring.at() + Rows * line + i * turned_block,
-                                q.weights, ring.is_full(), tile.first_column + i * 64, tap, l * 64);
+                            bulk::copy_box(ring.at() + Rows * line + i * turned_block, q.weights,
+                                ring.is_full(), tile.first_column + i * 64, tap, l * 64);
                     ring.next();
                 }
             }
@@ -140,7 +140,7 @@ __device__ inline void store_tile(const bulk_args &q, const bulk_tile &tile, uns
     slice_store<T> results(q, tile, out_at, box);
     store_slices<M, N, bulk_tiles<M, N>::boxes>(
         results, sum, [&](unsigned from, int m, int column) {
-            bulk::store_matrix(q.out, from, tile.first_column + column, tile.group,
+            bulk::store_box(q.out, from, tile.first_column + column, tile.group,
                 tile.first_row + first + m * 64);
         });
     if (!results.has_special()) return;

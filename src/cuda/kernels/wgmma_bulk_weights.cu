@@ -5,12 +5,12 @@
 // 64 positions: the pixels of src that they read through a tap, and those of diff_dst, rows of
 // channels as they come, which the unit turns. Parts and merged groups as in dense_weights.cu.
 #include "bulk_frame.cuh"
-#include "weights_sum.cuh"
+#include "bulk_sums.cuh"
 
 namespace convgrad::cuda {
 inline namespace code {  // named: nvcc makes names of unnamed ones from the folder
 
-constexpr int depth = 64;                                 // positions of a stage
+constexpr int depth = bulk_depth;
 [[maybe_unused]] constexpr unsigned block = depth * 128;  // bytes of 64 channels
 
 struct bulk_weights_tile {
@@ -102,69 +102,6 @@ __device__ inline void copy_tile(
         }
         rest += advance_image + carry;
     }
-}
-
-/// Where the sums of one row go: to its group's output channels, those from `first` to `last` of
-/// the tile's columns.
-struct weights_row {
-    wide group, k;    // of the problem; tap and channel within it
-    int first, last;  // none, if the row is none
-    float *to;        // column 0, `pitch` from one to the next
-    wide pitch;
-
-    __device__ weights_row(
-        const bulk_weights_args &q, const bulk_weights_tile &tile, int line_number, int row) {
-        const weights_args &p = q.weights;
-        const int l = tile.first_line + line_number, tap = l / q.lines, c = l % q.lines * 64 + row,
-                  ic = static_cast<int>(p.ic), oc = static_cast<int>(p.oc), own = c / ic;
-        group = tile.group * q.merged + own;
-        k = static_cast<wide>(tap) * ic + c % ic;
-        pitch = p.taps * p.ic;
-        first = own * oc - tile.first_out;
-        last = tap < p.taps && c < q.ic ? min(first + oc, q.oc - tile.first_out) : -1;
-        to = p.partial + (tile.part * p.groups + group) * p.oc * pitch + k - first * pitch;
-    }
-    /// Sums that are not finite, with care: padding took part.
-    template <typename T>
-    __device__ __noinline__ void check_all(
-        const bulk_weights_args &q, const bulk_weights_tile &tile, int columns, int column) const {
-        for (int j = column; j < columns; j += 8)
-            for (int e = j; e < j + 2; ++e) {
-                if (e < first || e >= last || is_finite(to[e * pitch])) continue;
-                to[e * pitch] = careful_weight<T, true>(
-                    q.weights, group, e - first, k, tile.first, tile.last, to[e * pitch]);
-            }
-    }
-};
-
-/// Few instructions for each sum: all of them are run once for each tile.
-template <typename T, int M, int N>
-__device__ inline void store_sums(
-    const bulk_weights_args &q, const bulk_weights_tile &tile, const float (&sum)[M][N / 2]) {
-    const int t = static_cast<int>(threadIdx.x), lane = t % 32, row = t / 32 % 4 * 16 + lane / 4,
-              column = lane % 4 * 2;
-    unsigned largest = 0;
-#pragma unroll
-    for (int m = 0; m < M; ++m)
-#pragma unroll
-        for (int h = 0; h < 2; ++h) {
-            const weights_row w(q, tile, t / 128 * M + m, row + h * 8);
-            const int first = w.first - column, many = w.last - w.first;
-            float *to = w.to + column * w.pitch;
-#pragma unroll
-            for (int j = 0; j < N / 8; ++j, to += 8 * w.pitch)
-#pragma unroll
-                for (int e = 0; e < 2; ++e) {
-                    const float v = sum[m][j * 4 + h * 2 + e];
-                    largest = max(largest, __float_as_uint(v) & 0x7fffffffU);
-                    if (j * 8 + e - first >= 0 && j * 8 + e - first < many) to[e * w.pitch] = v;
-                }
-        }
-    constexpr unsigned infinity = 0x7f800000;
-    if (largest >= infinity)
-        for (int i = 0; i < M * 2; ++i)
-            weights_row(q, tile, t / 128 * M + i / 2, row + i % 2 * 8)
-                .check_all<T>(q, tile, N, column);
 }
 
 template <typename T, int M, int N, int Stages>

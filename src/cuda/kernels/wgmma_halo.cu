@@ -42,7 +42,7 @@ __device__ inline void copy_tile(
             for (int t2 = 0; t2 < columns; ++t2, tap += column_step) {
                 bulk::wait(taps.is_empty(), taps.parity ^ 1U);
                 bulk::expect(taps.is_full(), halo_tiles::tap_bytes);
-                bulk::copy_weights(taps.at(), q.weights, taps.is_full(),
+                bulk::copy_box(taps.at(), q.weights, taps.is_full(),
                     turned ? tile.first_column : l * 64, tap, turned ? l * 64 : first_weights);
                 taps.next();
             }

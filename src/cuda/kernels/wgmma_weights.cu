@@ -274,9 +274,9 @@ __device__ inline void copy_turned(
               row = static_cast<int>(tile.group) * q.oc + static_cast<int>(tile.first_out);
     const unsigned to = stages_of.at() + l::a_bytes;
     bulk::expect(stages_of.is_full(), (Exact ? 2 : 1) * l::b_bytes);
-    bulk::copy_weights(to, q.turned, stages_of.is_full(), position, 0, row);
+    bulk::copy_box(to, q.turned, stages_of.is_full(), position, 0, row);
     if constexpr (Exact)
-        bulk::copy_weights(to + l::b_bytes, q.turned, stages_of.is_full(), position, 1, row);
+        bulk::copy_box(to + l::b_bytes, q.turned, stages_of.is_full(), position, 1, row);
 }
 
 template <int N, bool Exact>
