@@ -28,7 +28,7 @@ struct shape : merged_data {
             const data_args cut = make_data_args(merged, t.rows, t.columns);
             const double steps =
                 static_cast<double>(taps_of(p) * lines()) / static_cast<double>(phases_of(cut));
-            const double needs = bulk_seconds(t, cut.tiles, steps, stored_columns(t, out));
+            const double needs = bulk_seconds(t, cut.tiles, steps, t.columns);
             if (needs >= seconds) continue;
             seconds = needs;
             tile = t;

@@ -126,10 +126,12 @@ tensor_map map_turned_weights(const lane &on, data_type type, const void *data,
 tensor_map map_turned_rows(
     const lane &on, const float *data, wide positions, wide rows, wide parts, int box_rows);
 
-/// Boxes of positions, as many as 128 bytes hold, by so many channels of a tensor of planes.
+/// How planes lie, or pixels, which are one plane whose channels lie side by side.
 struct plane_form {
-    wide positions, channels, images, channel_stride, image_stride;
+    wide positions, channels, images, step, channel_stride, image_stride;
+    [[nodiscard]] bool are_pixels() const { return channel_stride == 1; }
 };
+/// Boxes of positions, as many as 128 bytes hold (pixels: 64), by so many channels.
 tensor_map map_planes(
     const lane &on, data_type type, const void *data, const plane_form &form, int channels);
 

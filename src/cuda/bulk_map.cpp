@@ -130,6 +130,9 @@ tensor_map map_turned_rows(
 
 tensor_map map_planes(
     const lane &on, data_type type, const void *data, const plane_form &form, int channels) {
+    if (form.are_pixels())
+        return map_boxes<3>(on, type, data, {form.channels, 1, form.positions},
+            {form.channels, form.step}, {channels, 1, 64}, CU_TENSOR_MAP_SWIZZLE_128B);
     return map_boxes<3>(on, type, data, {form.positions, form.channels, form.images},
         {form.channel_stride, form.image_stride},
         {128 / static_cast<wide>(size_of(type)), channels, 1}, CU_TENSOR_MAP_SWIZZLE_128B);

@@ -89,8 +89,7 @@ void load_kernels(device &d) {
         std::max(pointwise_tiles<64, true>::shared, pointwise_tiles<64, false>::shared));
     allow_all(kernel::pointwise_data_n128_f32, kernel::pointwise_weights_n128_tf32,
         pointwise_tiles<128, true>::shared);
-    allow_all(kernel::pointwise_whole_n64_bf16, kernel::pointwise_whole_turned_n64_f16,
-        whole_tiles<64>::shared);
+    allow_all(kernel::whole_planes_bf16, kernel::whole_pixels_turned_f16, whole_tiles<64>::shared);
     allow_all(kernel::fold_n32_f32, kernel::fold_n64_tf32, fold_most_shared);
     for (const kernel halo : {kernel::halo_bf16, kernel::halo_f16})
         allow(halo, halo_tiles::most_shared);

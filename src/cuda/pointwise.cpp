@@ -47,19 +47,20 @@ struct data_shape {
     plane_boxes boxes;
     planes input;
     weights_operand weights;
-    bool whole = false;  // all weights stay
+    bool whole;  // all weights stay
     data_kernel by{bulk_tile_sizes[0]};
     double seconds = 1e30;
 
     explicit data_shape(const problem &p)
         : in(is_backward(p) ? p.oc : p.ic), out(is_backward(p) ? p.ic : p.oc), boxes(boxes_of(p)),
-          input(p, !is_backward(p)), weights(p, 1, padded(), false) {
-        const wide stage = lines() * 128;  // bytes of a column
-        if (lines() <= whole_tiles<64>::stages
-            && cover(out, 64) * 64 * stage <= whole_tiles<64>::weights) {
-            whole = true;
-            by = data_kernel(whole_tiles<64>{}, kernel::pointwise_whole_n64_bf16,
-                kernel::pointwise_whole_turned_n64_bf16);
+          input(p, !is_backward(p)), weights(p, 1, padded(), false), whole(fits_whole(in, out)) {
+        if (whole) {
+            if (input.form.are_pixels())
+                by = data_kernel(
+                    whole_tiles<64>{}, kernel::whole_pixels_bf16, kernel::whole_pixels_turned_bf16);
+            else
+                by = data_kernel(
+                    whole_tiles<64>{}, kernel::whole_planes_bf16, kernel::whole_planes_turned_bf16);
             seconds = whole_seconds();
             return;
         }
@@ -72,10 +73,18 @@ struct data_shape {
             by = other;
         }
     }
+    /// Whether weights fit, and so many channels of positions.
+    static bool fits_whole(wide in, wide out) {
+        using tiles = whole_tiles<64>;
+        const wide lines = cover(in, line);
+        return lines <= tiles::stages && cover(out, 64) * 64 * lines * 128 <= tiles::weights;
+    }
     [[nodiscard]] wide padded() const { return cover(in, 8) * 8; }
     [[nodiscard]] wide lines() const { return cover(in, line); }
-    /// Channels of a box: the unit adds 16 at once.
-    [[nodiscard]] wide terms() const { return whole ? std::min(line, cover(in, 16) * 16) : line; }
+    /// Channels of a box of planes: the unit adds 16 at once.
+    [[nodiscard]] wide terms() const {
+        return whole && !input.form.are_pixels() ? std::min(line, cover(in, 16) * 16) : line;
+    }
     [[nodiscard]] wide across(const data_kernel &k) const { return cover(out, k.columns); }
     [[nodiscard]] wide down(const data_kernel &k) const {
         return cover(boxes.all, k.rows / pointwise_box(2));
@@ -83,9 +92,10 @@ struct data_shape {
     [[nodiscard]] std::size_t workspace() const { return input.bytes() + weights.bytes(); }
 
 private:
-    /// As measured on an H200, in cycles of two tiles at once: each slice of channels is waited for.
+    /// As measured on an H200, in cycles of two tiles at once: each slice of channels is waited
+    /// for.
     [[nodiscard]] double whole_seconds() const {
-        const wide tile = 1700 * cover(out, bulk_slice) + 400 * lines();
+        const wide tile = 1460 * cover(out, bulk_slice) + 400 * lines();
         return static_cast<double>(cover(down(by), 2 * nominal::multiprocessors) * tile)
                / nominal::clock;
     }
@@ -155,8 +165,8 @@ private:
                 shape_.weights.read(data.weights, room + shape_.input.bytes(), on), shape_.out, 1,
                 shape_.padded(), static_cast<int>(by.columns));
         const kernel of_bf16 = turned != nullptr ? by.turned : by.code;
-        const kernel code = static_cast<kernel>(
-            static_cast<int>(of_bf16) + (p.type == data_type::bf16 ? 0 : 1));
+        const kernel code =
+            static_cast<kernel>(static_cast<int>(of_bf16) + (p.type == data_type::bf16 ? 0 : 1));
         on.launch(code,
             std::min<wide>(shape_.whole ? b.data.tiles_m : b.data.tiles,
                 wide{on.on().multiprocessors} * by.at_once),
@@ -172,8 +182,8 @@ prediction predict_weights(
     const problem &p, const architecture &on, const engines::plan_limits &limits) {
     const weights_shape s(p);
     const gradient_sums sums(p, s.cut.parts, left_of(limits, s.bytes()));
-    return {9e-6 + std::max(least_bytes(p) / on.memory, s.cut.seconds),
-        sums.workspace() + s.bytes()};
+    return {
+        9e-6 + std::max(least_bytes(p) / on.memory, s.cut.seconds), sums.workspace() + s.bytes()};
 }
 
 class pointwise_weights_plan final : public plan {
@@ -232,16 +242,40 @@ private:
 wide positions_of_plane(const problem &p) {
     return p.x[0].src * p.x[1].src * p.x[2].src;
 }
+wide pixel_pitch(const problem &p, bool is_src) {
+    constexpr wide piece = 8;
+    const conv::data_strides &s = is_src ? p.src : p.dst;
+    wide pitch = 0, next = 0;
+    const auto follows = [&](wide length, wide stride) {
+        if (length == 1) return true;
+        if (pitch == 0) pitch = next = stride;
+        if (stride != next) return false;
+        next *= length;
+        return true;
+    };
+    for (std::size_t d = 3; d-- > 0;)
+        if (!follows(p.x[d].src, s.x[d])) return 0;
+    if (!follows(p.mb, s.n)) return 0;
+    if (pitch == 0) pitch = s.n;
+    const bool whole = (is_src ? p.ic : p.oc) % piece == 0 && pitch % piece == 0 && pitch > 0;
+    return s.c == 1 && whole ? pitch : 0;
+}
 plane_boxes boxes_of(const problem &p) {
+    const wide pitch = p.type == data_type::f32 ? 0 : pixel_pitch(p, is_backward(p)),
+               images = pitch == 0 ? p.mb : 1, positions = p.mb / images * positions_of_plane(p);
     plane_boxes made{};
-    made.positions = static_cast<int>(positions_of_plane(p));
-    made.of_image = static_cast<int>(cover(made.positions, pointwise_box(size_of(p.type))));
-    made.all = static_cast<int>(p.mb) * made.of_image;
+    made.positions = static_cast<int>(positions);
+    made.of_image = static_cast<int>(cover(positions, pointwise_box(size_of(p.type))));
+    made.all = static_cast<int>(images) * made.of_image;
+    made.step = pitch == 0 ? 1 : pitch;
     return made;
 }
 plane_form form_of(const problem &p, bool is_src) {
     const conv::data_strides &s = is_src ? p.src : p.dst;
-    return {positions_of_plane(p), is_src ? p.ic : p.oc, p.mb, s.c, s.n};
+    const wide pitch = p.type == data_type::f32 ? 0 : pixel_pitch(p, is_src),
+               channels = is_src ? p.ic : p.oc;
+    if (pitch != 0) return {p.mb * positions_of_plane(p), channels, 1, pitch, 1, 0};
+    return {positions_of_plane(p), channels, p.mb, 1, s.c, s.n};
 }
 bool starts_piece(const void *at) {
     return reinterpret_cast<std::uintptr_t>(at) % 16 == 0;
@@ -249,7 +283,8 @@ bool starts_piece(const void *at) {
 
 std::size_t planes::elements() const {
     return static_cast<std::size_t>((form.images - 1) * form.image_stride
-                                    + (form.channels - 1) * form.channel_stride + form.positions);
+                                    + (form.channels - 1) * form.channel_stride
+                                    + (form.positions - 1) * form.step + 1);
 }
 std::size_t planes::bytes() const {
     constexpr std::size_t alignment = 256;
@@ -270,13 +305,16 @@ tensor_map planes::read(
 }
 
 void bind_output(bulk_args &b, const problem &p, const lane &on) {
-    const void *const out = b.data.end.out;
+    void *const out = b.data.end.out;
+    const plane_form form = form_of(p, is_backward(p));
     b.by_engine = starts_piece(out) ? 1 : 0;
+    b.along_channels = form.are_pixels() ? b.by_engine : 0;
     if (b.by_engine != 0)
-        b.out = map_planes(on, p.type, out, form_of(p, is_backward(p)), bulk_slice);
+        b.out = form.are_pixels() ? map_outputs(on, p, out, form.channels, form.step)
+                                  : map_planes(on, p.type, out, form, bulk_slice);
     // 16-bit types without the engine: as many positions at once as there can be.
-    b.unit = 4;
-    while (positions_of_plane(p) % b.unit != 0
+    b.unit = form.are_pixels() ? 1 : 4;
+    while (form.positions % b.unit != 0
            || reinterpret_cast<std::uintptr_t>(out) % (2 * static_cast<unsigned>(b.unit)) != 0)
         b.unit /= 2;
 }
@@ -294,12 +332,17 @@ std::string refuse_pointwise(const problem &p) {
     for (const conv::axis &a : p.x)
         if (a.kernel != 1 || a.stride != 1 || a.pad != 0 || a.src != a.dst)
             return "for one tap, without strides and padding";
-    if (!lies_in_planes(p, true) || !lies_in_planes(p, false))
-        return "for planes of whole pieces of 16 bytes";
+    const bool pixels = p.type != data_type::f32 && !is_weights(p) && pixel_pitch(p, true) != 0
+                        && pixel_pitch(p, false) != 0
+                        && (is_backward(p) ? data_shape::fits_whole(p.oc, p.ic)
+                                           : data_shape::fits_whole(p.ic, p.oc));
+    if (!pixels && (!lies_in_planes(p, true) || !lies_in_planes(p, false)))
+        return "for planes, or pixels of few channels, of whole pieces of 16 bytes";
     if (!is_weights(p) && (p.add || p.accumulate)) return "adds nothing to its sums but a bias";
     // However they are cut.
     constexpr wide most = wide{1} << 31, most_parts = 512;
-    const wide box = pointwise_box(size_of(p.type)), boxes = p.mb * cover(positions_of_plane(p), box);
+    const wide box = pointwise_box(size_of(p.type)),
+               boxes = p.mb * cover(positions_of_plane(p), box);
     if (boxes * box >= most || boxes * cover(std::max(p.ic, p.oc), line) >= most
         || cover(p.ic, line) * cover(p.oc, line) >= most / most_parts)
         return "too many tiles";

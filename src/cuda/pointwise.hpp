@@ -8,6 +8,9 @@
 namespace convgrad::cuda {
 
 wide positions_of_plane(const conv::problem &p);
+/// From one position to the next through all images of a tensor whose channels lie side by side, in
+/// whole pieces of 16 bytes; 0: it does not lie so.
+wide pixel_pitch(const conv::problem &p, bool is_src);
 /// As many positions at once as 128 bytes hold.
 plane_boxes boxes_of(const conv::problem &p);
 plane_form form_of(const conv::problem &p, bool is_src);

@@ -141,8 +141,9 @@ struct weights_shape {
         for (wide rounds = 1; rounds <= most_rounds; ++rounds) {
             const wide many = std::clamp<wide>(rounds * nominal::multiprocessors / tiles(), 1,
                 std::min<wide>(boxes.all, most_parts));
-            const double needs = tile.seconds(p, tiles() * many, cover(boxes.all, many), tile.columns)
-                                 + static_cast<double>(many) * part_bytes / sum_rate;
+            const double needs =
+                tile.seconds(p, tiles() * many, cover(boxes.all, many), tile.columns)
+                + static_cast<double>(many) * part_bytes / sum_rate;
             if (needs >= seconds) continue;
             seconds = needs;
             parts = many;
@@ -156,8 +157,7 @@ prediction predict_weights(
     const problem &p, const architecture &on, const engines::plan_limits &limits) {
     const weights_shape s(p);
     const gradient_sums sums(p, s.parts, left_of(limits, s.bytes()));
-    return {
-        9e-6 + std::max(least_bytes(p) / on.memory, s.seconds), sums.workspace() + s.bytes()};
+    return {9e-6 + std::max(least_bytes(p) / on.memory, s.seconds), sums.workspace() + s.bytes()};
 }
 
 class pointwise_f32_weights final : public plan {

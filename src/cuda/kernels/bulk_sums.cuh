@@ -17,8 +17,7 @@ struct weights_row {
     float *to;        // column 0, `pitch` from one to the next
     wide pitch;
 
-    __device__ weights_row(
-        const bulk_weights_args &q, const Tile &tile, int line_number, int row) {
+    __device__ weights_row(const bulk_weights_args &q, const Tile &tile, int line_number, int row) {
         const weights_args &p = q.weights;
         const int l = tile.first_line + line_number, tap = l / q.lines, c = l % q.lines * 64 + row,
                   ic = static_cast<int>(p.ic), oc = static_cast<int>(p.oc), own = c / ic;

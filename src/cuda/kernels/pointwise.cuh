@@ -38,7 +38,8 @@ struct pointwise_tile {
     [[nodiscard]] __device__ wide output(const pointwise_args &q, int of_row) const {
         const int at = position(of_row);
         return at < 0 ? -1
-                      : at / boxes.positions * q.bulk.data.end.out_strides.n + at % boxes.positions;
+                      : at / boxes.positions * q.bulk.data.end.out_strides.n
+                            + at % boxes.positions * boxes.step;
     }
 };
 

@@ -10,10 +10,12 @@ constexpr int pointwise_box(std::size_t element) {
     return static_cast<int>(128 / element);
 }
 
-/// How planes are cut into boxes, the last of each in part beside it.
+/// How planes are cut into boxes, the last of each in part beside it. Pixels: all of them are one
+/// plane.
 struct plane_boxes {
     std::int32_t positions;  // of a plane
     std::int32_t of_image, all;
+    wide step;  // from position to position of the output
 };
 
 /// Data passes of one tap between planes. The maps: `in[0]` and `out` of positions, channels and

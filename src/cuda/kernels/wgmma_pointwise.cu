@@ -11,6 +11,8 @@
 #include "bulk_sums.cuh"
 #include "pointwise.cuh"
 
+#include <type_traits>
+
 namespace convgrad::cuda {
 inline namespace code {  // named: nvcc makes names of unnamed ones from the folder
 
@@ -49,25 +51,24 @@ __device__ inline void copy_tile(
     }
 }
 
-/// Looks at what a warpgroup stored of a tile. Told by numbers: what is pointed at would have to lie
-/// in memory.
+/// Looks at what a warpgroup stored of a tile. Told by numbers: what is pointed at would have to
+/// lie in memory.
 template <typename T, int M, int N>
-__device__ __noinline__ void check_tile(
-    const pointwise_args &q, int row, int column, int first) {
+__device__ __noinline__ void check_tile(const pointwise_args &q, int row, int column, int first) {
     const data_tile tile(q, row, column, 128 * M, N);
     for (int i = static_cast<int>(threadIdx.x) % 128; i < 64 * M * N; i += 128)
         check_output<T>(q.bulk, tile, tile.output(q, first + i / N), first + i / N, i % N);
 }
 
-/// Slices as the copy engine stores them to planes: rows of 128 bytes of positions, whose pieces are
-/// exchanged by bits of the channel.
-template <typename T>
-struct plane_store : slice_store<T> {
+/// Slices as the copy engine stores them: to planes as rows of 128 bytes of positions, whose pieces
+/// are exchanged by bits of the channel.
+template <typename T, bool Planes>
+struct box_store : slice_store<T> {
     using base = slice_store<T>;
-    __device__ plane_store(
+    __device__ box_store(
         const pointwise_args &args, const data_tile &tile, const wide *rows_at, unsigned at)
         : base(args.bulk, tile, rows_at, at) {
-        if (args.bulk.by_engine == 0) return;
+        if (!Planes || args.bulk.by_engine == 0) return;
         const unsigned row = static_cast<unsigned>(base::warp() * 16 + base::lane() % 16),
                        channel = static_cast<unsigned>(base::lane() / 16 * 8) + row % 8;
 #pragma unroll
@@ -76,12 +77,12 @@ struct plane_store : slice_store<T> {
     }
 };
 
-/// Stores all sums of a warpgroup's rows through the copy engine, as store_slices() does, two slices
-/// at once where there are boxes for them: what threads wait for each other is most of the time.
-/// Nothing is done for slices beyond the channels. `turn` is the next box, from tile to tile.
-template <int M, int N, int Boxes, typename T, typename Queue>
+/// Stores all sums of a warpgroup's rows through the copy engine, as store_slices() does, two
+/// slices at once where there are boxes for them: what threads wait for each other is most of the
+/// time. Nothing is done for slices beyond the channels. `turn` is the next box, from tile to tile.
+template <int M, int N, int Boxes, typename Store, typename Queue>
 __device__ inline void store_boxes(
-    plane_store<T> &results, float (&sum)[M][N / 2], unsigned &turn, Queue &&queue) {
+    Store &results, float (&sum)[M][N / 2], unsigned &turn, Queue &&queue) {
     constexpr int slices = N / slice, together = Boxes >= 4 ? 2 : 1;
     results.decorate_all(sum);
     const bool speaks = results.thread() == 0;
@@ -112,12 +113,16 @@ __device__ inline void store_boxes(
     }
 }
 
-template <typename T, int M, int N, int Boxes>
-__device__ inline void store_tile(const pointwise_args &q, const data_tile &tile, float (&sum)[M][N / 2], wide *out_at, unsigned box, unsigned &turn, int which) {
-    plane_store<T> results(q, tile, out_at, box);
+template <typename T, int M, int N, int Boxes, bool Planes = true>
+__device__ inline void store_tile(const pointwise_args &q, const data_tile &tile,
+    float (&sum)[M][N / 2], wide *out_at, unsigned box, unsigned &turn, int which) {
+    box_store<T, Planes> results(q, tile, out_at, box);
     const auto queue = [&](unsigned from, int m, int column) {
         const int mine = tile.first_box + which * M + m;
-        if (mine < q.boxes.all)
+        if (mine >= q.boxes.all) return;
+        if constexpr (!Planes)
+            bulk::store_box(q.bulk.out, from, tile.first_column + column, 0, mine * data_tile::box);
+        else
             bulk::store_box(q.bulk.out, from, mine % q.boxes.of_image * data_tile::box,
                 tile.first_column + column, mine / q.boxes.of_image);
     };
@@ -138,25 +143,25 @@ __device__ inline void store_tile(const pointwise_args &q, const data_tile &tile
     bulk::meet(which);
 }
 
+template <typename T, int N, bool LeftTurned, bool RightTurned>
+using product_of = std::conditional_t<LeftTurned,
+    std::conditional_t<RightTurned, wgmma::turned_product<T, N>, wgmma::left_turned_product<T, N>>,
+    std::conditional_t<RightTurned, wgmma::right_turned_product<T, N>, wgmma::product<T, N>>>;
+
 /// Queues the products of boxes with a line of weights.
-template <typename T, bool Turned, int M, int Sums>
+template <typename T, bool Turned, bool Planes = true, int M, int Sums>
 __device__ inline void multiply_line(float (&sum)[M][Sums], unsigned boxes, unsigned weights) {
-    constexpr int N = Sums * 2;
-    const std::uint64_t a = wgmma::describe_turned(boxes, block),
+    constexpr std::uint64_t next_rows = Planes ? wgmma::next_turned_terms : wgmma::next_terms,
+                            next_columns = Turned ? wgmma::next_turned_terms : wgmma::next_terms;
+    const std::uint64_t a = Planes ? wgmma::describe_turned(boxes, block) : wgmma::describe(boxes),
                         b = Turned ? wgmma::describe_turned(weights, block)
                                    : wgmma::describe(weights);
 #pragma unroll
     for (unsigned k = 0; k < 4; ++k)
 #pragma unroll
-        for (unsigned m = 0; m < M; ++m) {
-            const std::uint64_t rows = a + k * wgmma::next_turned_terms + m * (block >> 4);
-            if constexpr (Turned)
-                wgmma::turned_product<T, N>::add(
-                    sum[m], rows, b + k * wgmma::next_turned_terms, 1);
-            else
-                wgmma::left_turned_product<T, N>::add(
-                    sum[m], rows, b + k * wgmma::next_terms, 1);
-        }
+        for (unsigned m = 0; m < M; ++m)
+            product_of<T, Sums * 2, Planes, Turned>::add(
+                sum[m], a + k * next_rows + m * (block >> 4), b + k * next_columns, 1);
 }
 
 /// The sums of a warpgroup's rows.
@@ -166,8 +171,8 @@ __device__ inline void multiply_tile(const pointwise_args &q, const data_tile &t
     const int which = static_cast<int>(threadIdx.x) / 128;
     float sum[M][N / 2];
     bulk::sum_stages(sum, q.bulk.lines, ring, [&](float(&to)[M][N / 2]) {
-        multiply_line<T, Turned>(to, ring.at() + static_cast<unsigned>(which * M) * block,
-            ring.at() + 2 * M * block);
+        multiply_line<T, Turned>(
+            to, ring.at() + static_cast<unsigned>(which * M) * block, ring.at() + 2 * M * block);
     });
     store_tile<T, M, N, bulk_tiles<M, N>::boxes>(q, tile, sum, out_at, box, turn, which);
 }
@@ -190,11 +195,10 @@ __device__ inline void pointwise_data(const pointwise_args &q) {
     unsigned turn = 0;
     bulk::in_roles<shape::threads, shape::copy_registers, shape::registers>(
         static_cast<unsigned>(q.bulk.data.tiles),
+        [&](unsigned i) { copy_tile<Turned, M, N>(q, data_tile::of(q, i, rows, N), ring); },
         [&](unsigned i) {
-            copy_tile<Turned, M, N>(q, data_tile::of(q, i, rows, N), ring);
-        },
-        [&](unsigned i) {
-            multiply_tile<T, Turned, M, N>(q, data_tile::of(q, i, rows, N), ring, out_at, box, turn);
+            multiply_tile<T, Turned, M, N>(
+                q, data_tile::of(q, i, rows, N), ring, out_at, box, turn);
         });
     // Shared memory stays until all is stored.
     if (t % 128 == 0) bulk::await_stores();
@@ -219,24 +223,30 @@ __device__ inline void copy_weights(const pointwise_args &q, unsigned to, unsign
 }
 
 /// Copies the lines of 128 positions, in one thread.
-template <int Stages>
+template <bool Planes, int Stages>
 __device__ inline void copy_positions(
     const pointwise_args &q, int first_box, bulk::ring<Stages> &ring) {
     const int last = q.boxes.all - 1, boxes[2] = {first_box, min(first_box + 1, last)};
     for (int l = 0; l < q.bulk.lines; ++l) {
         bulk::wait(ring.is_empty(), ring.parity ^ 1U);
-        bulk::expect(ring.is_full(), static_cast<unsigned>(2 * q.terms) * 128);
+        bulk::expect(ring.is_full(), Planes ? static_cast<unsigned>(2 * q.terms) * 128 : 2 * block);
 #pragma unroll
-        for (int i = 0; i < 2; ++i)
-            bulk::copy_box(ring.at() + static_cast<unsigned>(i) * block, q.bulk.in[0],
-                ring.is_full(), boxes[i] % q.boxes.of_image * data_tile::box, l * 64,
-                boxes[i] / q.boxes.of_image);
+        for (int i = 0; i < 2; ++i) {
+            const unsigned to = ring.at() + static_cast<unsigned>(i) * block;
+            if constexpr (Planes)
+                bulk::copy_box(to, q.bulk.in[0], ring.is_full(),
+                    boxes[i] % q.boxes.of_image * data_tile::box, l * 64,
+                    boxes[i] / q.boxes.of_image);
+            else
+                bulk::copy_box(
+                    to, q.bulk.in[0], ring.is_full(), l * 64, 0, boxes[i] * data_tile::box);
+        }
         ring.next();
     }
 }
 
 /// 128 positions by all channels, N at a time.
-template <typename T, bool Turned, int N, int Stages>
+template <typename T, bool Turned, int N, bool Planes, int Stages>
 __device__ inline void multiply_positions(const pointwise_args &q, int row,
     bulk::ring<Stages> &ring, unsigned weights, wide *out_at, unsigned box, unsigned &turn) {
     const int which = static_cast<int>(threadIdx.x) / 128, lines = q.bulk.lines;
@@ -250,7 +260,7 @@ __device__ inline void multiply_positions(const pointwise_args &q, int row,
         wgmma::fence();
         for (int l = 0; l < lines; ++l, weights += N * 128) {
             if (c == 0) bulk::wait(stage.is_full(), stage.parity);
-            multiply_line<T, Turned>(
+            multiply_line<T, Turned, Planes>(
                 sum, stage.at() + static_cast<unsigned>(which) * block, weights);
             stage.next();
         }
@@ -261,14 +271,14 @@ __device__ inline void multiply_positions(const pointwise_args &q, int row,
                 if (speaks) bulk::arrive(ring.is_empty());
                 ring.next();
             }
-        store_tile<T, 1, N, whole_tiles<N>::boxes>(
+        store_tile<T, 1, N, whole_tiles<N>::boxes, Planes>(
             q, data_tile(q, row, c, 128, N), sum, out_at, box, turn, which);
     }
 }
 
 /// Few channels on both sides: weights stay in shared memory, and a block computes all channels of
 /// its positions.
-template <typename T, bool Turned, int N>
+template <typename T, bool Turned, int N, bool Planes>
 __device__ inline void pointwise_whole(const pointwise_args &q) {
     using shape = whole_tiles<N>;
     constexpr int stages = shape::stages;
@@ -297,9 +307,10 @@ __device__ inline void pointwise_whole(const pointwise_args &q) {
     unsigned turn = 0;
     bulk::in_roles<shape::threads, 0, 0>(
         static_cast<unsigned>(q.bulk.data.tiles_m),
-        [&](unsigned i) { copy_positions(q, static_cast<int>(i) * 2, ring); },
+        [&](unsigned i) { copy_positions<Planes>(q, static_cast<int>(i) * 2, ring); },
         [&](unsigned i) {
-            multiply_positions<T, Turned, N>(q, static_cast<int>(i), ring, weights, out_at, box, turn);
+            multiply_positions<T, Turned, N, Planes>(
+                q, static_cast<int>(i), ring, weights, out_at, box, turn);
         });
     // Shared memory stays until all is stored.
     if (t % 128 == 0) bulk::await_stores();
@@ -307,10 +318,9 @@ __device__ inline void pointwise_whole(const pointwise_args &q) {
 
 /// Copies the stages of a tile, in one thread.
 template <int M, int N, int Stages>
-__device__ inline void copy_tile(const pointwise_weights_args &q,
-    const part_tile &tile, bulk::ring<Stages> &ring) {
-    const int lines = tile.lines,
-              outs = min(N / 64, (q.bulk.oc - tile.first_out + 63) / 64);
+__device__ inline void copy_tile(
+    const pointwise_weights_args &q, const part_tile &tile, bulk::ring<Stages> &ring) {
+    const int lines = tile.lines, outs = min(N / 64, (q.bulk.oc - tile.first_out + 63) / 64);
     const unsigned bytes = static_cast<unsigned>(lines + outs) * block;
     int image = tile.first_box / q.boxes.of_image, box = tile.first_box % q.boxes.of_image;
     for (int s = 0; s < tile.steps; ++s) {
@@ -335,8 +345,8 @@ __device__ inline void copy_tile(const pointwise_weights_args &q,
 }
 
 template <typename T, int M, int N, int Stages>
-__device__ inline void multiply_tile(const pointwise_weights_args &q,
-    const part_tile &tile, bulk::ring<Stages> &ring) {
+__device__ inline void multiply_tile(
+    const pointwise_weights_args &q, const part_tile &tile, bulk::ring<Stages> &ring) {
     const int t = static_cast<int>(threadIdx.x);
     float sum[M][N / 2];
     bulk::sum_stages(sum, tile.steps, ring, [&](float(&to)[M][N / 2]) {
@@ -367,24 +377,23 @@ __device__ inline void pointwise_weights(const pointwise_weights_args &q) {
     bulk::in_roles<shape::threads, shape::copy_registers, shape::registers>(
         static_cast<unsigned>(q.bulk.weights.tiles),
         [&](unsigned i) { copy_tile<M, N>(q, part_tile(q, i, 2 * M, N), ring); },
-        [&](unsigned i) {
-            multiply_tile<T, M, N>(q, part_tile(q, i, 2 * M, N), ring);
-        });
+        [&](unsigned i) { multiply_tile<T, M, N>(q, part_tile(q, i, 2 * M, N), ring); });
 }
 
 }  // namespace code
 
-#define CONVGRAD_WHOLE(n, name, type, T, turned)                                                   \
-    extern "C" __global__ void __launch_bounds__(whole_tiles<n>::threads, 2)                       \
-        name##_n##n##_##type(const __grid_constant__ pointwise_args p) {                           \
-        CONVGRAD_BODY(pointwise_whole<T, turned, n>(p);)                                           \
+#define CONVGRAD_WHOLE(name, type, T, turned, planes)                                              \
+    extern "C" __global__ void __launch_bounds__(whole_tiles<64>::threads, 2)                      \
+        name##_##type(const __grid_constant__ pointwise_args p) {                                  \
+        CONVGRAD_BODY(pointwise_whole<T, turned, 64, planes>(p);)                                  \
     }
-#define CONVGRAD_COLUMNS(n)                                                                        \
-    CONVGRAD_WHOLE(n, pointwise_whole, bf16, bf16, false)                                          \
-    CONVGRAD_WHOLE(n, pointwise_whole, f16, f16, false)                                            \
-    CONVGRAD_WHOLE(n, pointwise_whole_turned, bf16, bf16, true)                                    \
-    CONVGRAD_WHOLE(n, pointwise_whole_turned, f16, f16, true)
-CONVGRAD_COLUMNS(64)
+#define CONVGRAD_TYPES(name, turned, planes)                                                       \
+    CONVGRAD_WHOLE(name, bf16, bf16, turned, planes)                                               \
+    CONVGRAD_WHOLE(name, f16, f16, turned, planes)
+CONVGRAD_TYPES(whole_planes, false, true)
+CONVGRAD_TYPES(whole_planes_turned, true, true)
+CONVGRAD_TYPES(whole_pixels, false, false)
+CONVGRAD_TYPES(whole_pixels_turned, true, false)
 
 #define CONVGRAD_POINTWISE(name, what, args, m, n, ...)                                            \
     extern "C" __global__ void __launch_bounds__((bulk_tiles<m, n>::threads),                      \

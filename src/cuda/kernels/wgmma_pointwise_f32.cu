@@ -1,5 +1,5 @@
-// Layers of one tap between planes, f32, on Hopper's tensor cores: planes are read and written where
-// they lie, by the copy engine.
+// Layers of one tap between planes, f32, on Hopper's tensor cores: planes are read and written
+// where they lie, by the copy engine.
 //
 // The unit takes f32 by rows along the sum alone, in shared memory, and anyhow from registers. A
 // data pass takes 128 positions from boxes of 32 positions by 32 channels to registers, where they
@@ -68,8 +68,7 @@ struct position_terms {
         for (int e = 0; e < 4; ++e) {
             const int term = lane % 4 + e / 2 * 4, x = warp % 2 * 16 + lane / 4 + e % 2 * 8;
             at[e] = static_cast<unsigned>(warp / 2) * box_bytes + static_cast<unsigned>(term) * 128
-                    + static_cast<unsigned>((x / 4) ^ term) * 16
-                    + static_cast<unsigned>(x % 4) * 4;
+                    + static_cast<unsigned>((x / 4) ^ term) * 16 + static_cast<unsigned>(x % 4) * 4;
         }
     }
     __device__ void load(unsigned stage, unsigned (&terms)[4][4]) const {
@@ -96,10 +95,11 @@ __device__ __noinline__ void correct(
 
 /// Where a thread's sums are in a slice of 32 channels, for the copy engine: rows of 32 positions.
 struct slice_place {
-    unsigned at;     // of its first position and channel
-    unsigned swap;   // its piece of a row, exchanged by bits of the channel
+    unsigned at;    // of its first position and channel
+    unsigned swap;  // its piece of a row, exchanged by bits of the channel
     __device__ slice_place() {
-        const int t = static_cast<int>(threadIdx.x) % 128, lane = t % 32, row = t / 32 * 16 + lane / 4;
+        const int t = static_cast<int>(threadIdx.x) % 128, lane = t % 32,
+                  row = t / 32 * 16 + lane / 4;
         at = static_cast<unsigned>(row / 32) * box_bytes + static_cast<unsigned>(row % 4) * 4;
         swap = static_cast<unsigned>(row % 32 / 4);
     }
@@ -109,8 +109,7 @@ struct slice_place {
         for (int j = 0; j < 4; ++j)
 #pragma unroll
             for (int i = 0; i < 4; ++i) {
-                const unsigned column =
-                    static_cast<unsigned>(j * 8 + i % 2) + threadIdx.x % 4 * 2;
+                const unsigned column = static_cast<unsigned>(j * 8 + i % 2) + threadIdx.x % 4 * 2;
                 store_word(slice + at + column * 128
                                + ((swap + static_cast<unsigned>(i / 2 * 2)) ^ (column % 8)) * 16,
                     sum[j * 4 + i]);
@@ -219,8 +218,7 @@ __device__ inline void sum_lines(
     for (int i = 0; i < N / 2; ++i) sum[i] = 0;
     for (int step = 0; step < steps; ++step) {
         bulk::wait(ring.is_full(), ring.parity);
-        if (ready != 0)
-            bulk::wait(ready + 8U * static_cast<unsigned>(ring.stage), ring.parity);
+        if (ready != 0) bulk::wait(ready + 8U * static_cast<unsigned>(ring.stage), ring.parity);
         unsigned terms[4][4];
         load(terms);
         const unsigned right = ring.at() + shape::in_bytes;
@@ -242,9 +240,9 @@ __device__ inline void pointwise_data(const pointwise_args &q) {
     const int t = static_cast<int>(threadIdx.x);
     if (t == 0) ring.open();
     __syncthreads();
-    const unsigned room = memory
-                          + static_cast<unsigned>(stages * shape::stage
-                                                  + t / 128 % 2 * shape::slices * shape::slice);
+    const unsigned room =
+        memory
+        + static_cast<unsigned>(stages * shape::stage + t / 128 % 2 * shape::slices * shape::slice);
     const position_terms terms_of;
     bulk::in_roles<shape::threads, shape::copy_registers, shape::registers>(
         static_cast<unsigned>(q.bulk.data.tiles),
@@ -269,8 +267,8 @@ __device__ inline void copy_tile(
     int image = tile.first_box / q.boxes.of_image, box = tile.first_box % q.boxes.of_image;
     for (int s = 0; s < tile.steps; ++s) {
         bulk::wait(ring.is_empty(), ring.parity ^ 1U);
-        bulk::expect(ring.is_full(),
-            static_cast<unsigned>(tile.lines) * line_bytes + shape::out_bytes);
+        bulk::expect(
+            ring.is_full(), static_cast<unsigned>(tile.lines) * line_bytes + shape::out_bytes);
         for (int i = 0; i < tile.lines; ++i)
             bulk::copy_box(ring.at() + static_cast<unsigned>(i) * line_bytes, q.bulk.src,
                 ring.is_full(), box * part_tile::box, (tile.first_line + i) * 64, image);
@@ -291,7 +289,8 @@ __device__ inline void split_tile(int steps, bulk::ring<Stages> &ring, unsigned 
     const int me = static_cast<int>(threadIdx.x) - 288;
     for (int s = 0; s < steps; ++s) {
         bulk::wait(ring.is_full(), ring.parity);
-        const unsigned large_at = ring.at() + shape::in_bytes, small_at = large_at + shape::out_bytes;
+        const unsigned large_at = ring.at() + shape::in_bytes,
+                       small_at = large_at + shape::out_bytes;
 #pragma unroll 4
         for (int i = me; i < N * 8; i += shape::splitters) {
             const unsigned at = static_cast<unsigned>(i) * 16;
