@@ -97,8 +97,10 @@ struct store_form {
 /// of that length.
 store_form find_store(const conv::problem &p, wide channels, wide row);
 
-/// From one position of the output to the next, in elements; 0: not all lie at one distance, or
-/// they are cut into phases.
+/// From one position of a tensor to the next, through all images, in elements; 0: not all lie at
+/// one distance.
+wide pitch_of(const conv::problem &p, bool is_src);
+/// The same of the output; 0: its positions are cut into phases.
 wide position_pitch(const conv::problem &p);
 
 /// Why the engine cannot walk so; empty if it can.

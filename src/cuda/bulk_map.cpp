@@ -138,9 +138,8 @@ tensor_map map_planes(
         {128 / static_cast<wide>(size_of(type)), channels, 1}, CU_TENSOR_MAP_SWIZZLE_128B);
 }
 
-wide position_pitch(const conv::problem &p) {
-    const bool backward = is_backward(p);
-    const conv::data_strides &out = backward ? p.src : p.dst;
+wide pitch_of(const conv::problem &p, bool is_src) {
+    const conv::data_strides &s = is_src ? p.src : p.dst;
     wide pitch = 0, next = 0;
     const auto follows = [&](wide length, wide stride) {
         if (length == 1) return true;
@@ -150,11 +149,16 @@ wide position_pitch(const conv::problem &p) {
         return true;
     };
     for (std::size_t d = 3; d-- > 0;)
-        if ((backward && p.x[d].stride != 1)
-            || !follows(backward ? p.x[d].src : p.x[d].dst, out.x[d]))
-            return 0;
-    if (!follows(p.mb, out.n)) return 0;
-    return pitch == 0 ? out.n : pitch;
+        if (!follows(is_src ? p.x[d].src : p.x[d].dst, s.x[d])) return 0;
+    if (!follows(p.mb, s.n)) return 0;
+    return pitch == 0 ? s.n : pitch;
+}
+
+wide position_pitch(const conv::problem &p) {
+    const bool backward = is_backward(p);
+    for (const conv::axis &a : p.x)
+        if (backward && a.stride != 1) return 0;
+    return pitch_of(p, backward);
 }
 
 tensor_map map_outputs(

@@ -191,18 +191,7 @@ public:
     pointwise_weights_plan(std::string_view name, const problem &p, const architecture &on,
         const engines::plan_limits &limits)
         : problem_(p), shape_(p), sums_(p, shape_.cut.parts, left_of(limits, shape_.bytes())) {
-        bulk_weights_args &b = args_.bulk;
-        b.weights = make_weights_args(p);
-        b.weights.parts = sums_.parts();
-        b.weights.tiles_m = shape_.cut.tiles_m;
-        b.weights.tiles_n = shape_.cut.tiles_n;
-        b.weights.tiles = shape_.cut.tiles * b.weights.parts;
-        b.groups = b.merged = 1;
-        b.ic = static_cast<int>(p.ic);
-        b.oc = static_cast<int>(p.oc);
-        b.lines = static_cast<int>(cover(p.ic, line));
-        args_.boxes = shape_.boxes;
-        args_.part_boxes = static_cast<int>(cover(shape_.boxes.all, b.weights.parts));
+        args_ = make_args(p, shape_.boxes, sums_.parts(), shape_.cut.tiles_m, shape_.cut.tiles_n);
         set_facts(name, on, predict_weights(p, on, limits), engines::accuracy::accurate);
     }
     [[nodiscard]] std::string describe() const override {
@@ -244,21 +233,9 @@ wide positions_of_plane(const problem &p) {
 }
 wide pixel_pitch(const problem &p, bool is_src) {
     constexpr wide piece = 8;
-    const conv::data_strides &s = is_src ? p.src : p.dst;
-    wide pitch = 0, next = 0;
-    const auto follows = [&](wide length, wide stride) {
-        if (length == 1) return true;
-        if (pitch == 0) pitch = next = stride;
-        if (stride != next) return false;
-        next *= length;
-        return true;
-    };
-    for (std::size_t d = 3; d-- > 0;)
-        if (!follows(p.x[d].src, s.x[d])) return 0;
-    if (!follows(p.mb, s.n)) return 0;
-    if (pitch == 0) pitch = s.n;
+    const wide pitch = pitch_of(p, is_src);
     const bool whole = (is_src ? p.ic : p.oc) % piece == 0 && pitch % piece == 0 && pitch > 0;
-    return s.c == 1 && whole ? pitch : 0;
+    return (is_src ? p.src : p.dst).c == 1 && whole ? pitch : 0;
 }
 plane_boxes boxes_of(const problem &p) {
     const wide pitch = p.type == data_type::f32 ? 0 : pixel_pitch(p, is_backward(p)),
@@ -302,6 +279,24 @@ tensor_map planes::read(
         data = room;
     }
     return map_planes(on, type, data, form, channels);
+}
+
+pointwise_weights_args make_args(
+    const problem &p, const plane_boxes &boxes, wide parts, wide tiles_m, wide tiles_n) {
+    pointwise_weights_args args{};
+    bulk_weights_args &b = args.bulk;
+    b.weights = make_weights_args(p);
+    b.weights.parts = parts;
+    b.weights.tiles_m = tiles_m;
+    b.weights.tiles_n = tiles_n;
+    b.weights.tiles = tiles_m * tiles_n * parts;
+    b.groups = b.merged = 1;
+    b.ic = static_cast<int>(p.ic);
+    b.oc = static_cast<int>(p.oc);
+    b.lines = static_cast<int>(cover(p.ic, line));
+    args.boxes = boxes;
+    args.part_boxes = static_cast<int>(cover(boxes.all, parts));
+    return args;
 }
 
 void bind_output(bulk_args &b, const problem &p, const lane &on) {

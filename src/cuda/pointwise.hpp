@@ -34,6 +34,9 @@ private:
     [[nodiscard]] std::size_t elements() const;
 };
 
+/// All of a weights gradient but its pointers: input channels in lines of 64.
+pointwise_weights_args make_args(
+    const conv::problem &p, const plane_boxes &boxes, wide parts, wide tiles_m, wide tiles_n);
 /// Where a data pass stores: the copy engine does, through `out`, in slices of channels.
 void bind_output(bulk_args &b, const conv::problem &p, const lane &on);
 

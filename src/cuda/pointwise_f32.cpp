@@ -165,19 +165,7 @@ public:
     pointwise_f32_weights(std::string_view name, const problem &p, const architecture &on,
         const engines::plan_limits &limits)
         : problem_(p), shape_(p), sums_(p, shape_.parts, left_of(limits, shape_.bytes())) {
-        constexpr wide line = 64;
-        bulk_weights_args &b = args_.bulk;
-        b.weights = make_weights_args(p);
-        b.weights.parts = sums_.parts();
-        b.weights.tiles_m = shape_.tiles_m;
-        b.weights.tiles_n = shape_.tiles_n;
-        b.weights.tiles = shape_.tiles() * b.weights.parts;
-        b.groups = b.merged = 1;
-        b.ic = static_cast<int>(p.ic);
-        b.oc = static_cast<int>(p.oc);
-        b.lines = static_cast<int>(cover(p.ic, line));
-        args_.boxes = shape_.boxes;
-        args_.part_boxes = static_cast<int>(cover(shape_.boxes.all, b.weights.parts));
+        args_ = make_args(p, shape_.boxes, sums_.parts(), shape_.tiles_m, shape_.tiles_n);
         set_facts(name, on, predict_weights(p, on, limits), kept(p));
     }
     [[nodiscard]] std::string describe() const override {
