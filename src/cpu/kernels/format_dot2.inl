@@ -18,6 +18,14 @@ struct F {
         return c;
     }
 
+    /// The vector of B at `b`, likewise.
+    static V::acc madd_from(V::acc c, V::unit a, const char *b) {
+        __asm__("vdpbf16ps %1, %2, %0"
+                : "+v"(c)
+                : "m"(*reinterpret_cast<const V::vec *>(b)), "v"(a));
+        return c;
+    }
+
     struct watch {
         __m512i least = _mm512_set1_epi16(-1), most = _mm512_setzero_si512();
         void add(V::vec v) {

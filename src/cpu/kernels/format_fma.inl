@@ -11,6 +11,12 @@ struct F {
     static V::acc madd_at(V::acc c, const char *a, V::unit b) {
         return V::madd(c, V::broadcast(a), b);
     }
+    /// The vector of B at `b`, loaded once more for each use: it has no register.
+    static V::acc madd_from(V::acc c, V::unit a, const char *&b) {
+        c = V::madd(c, a, V::load(b));
+        __asm__("" : "+r"(b));
+        return c;
+    }
 
     template <typename E>
     static V::vec some(const typename E::type *p, dim n, V::watch &watch) {

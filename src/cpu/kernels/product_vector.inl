@@ -36,30 +36,30 @@ class fetch_walk {
 public:
     explicit fetch_walk(const product_args &p) : next_(p.fetch), end_(p.fetch + 2) {}
 
-    /// How many of `steps` steps belong to one list, or have none.
+    /// How many of `steps` steps belong to one list, or have none: that goes on at `at`.
     dim take(dim steps) {
+        at = next_at_;
         while (left_ == 0 && next_ != end_) {
-            at_ = next_->at;
-            step_ = next_->step;
+            at = next_->at;
+            step = next_->step;
             left_ = next_++->count;
         }
         list_ = left_ > 0;
         const dim n = list_ && left_ < steps ? left_ : steps;
         if (list_) left_ -= n;
+        next_at_ = at + n * step;
         return n;
     }
     /// Whether the steps taken have a list.
     [[nodiscard]] bool any() const { return list_; }
-    [[gnu::always_inline]] void fetch() {
-        __builtin_prefetch(at_, 0, 2);
-        __builtin_prefetch(at_ + 64, 0, 2);
-        at_ += step_;
-    }
+
+    const char *at = nullptr;
+    dim step = 0;
 
 private:
     const product_args::soon *next_, *end_;
-    const char *at_ = nullptr;
-    dim step_ = 0, left_ = 0;
+    const char *next_at_ = nullptr;
+    dim left_ = 0;
     bool list_ = false;
 };
 
@@ -165,20 +165,34 @@ void product_block(const product_args &p) {
     // all of them fit the integer registers.
     constexpr int groups = (M + 2) / 3;
     const dim a_m = p.a_m, a_step = p.a_step, b_step = p.b_step;
-    fetch_walk ahead(p);
+    // A block that takes all registers (of 32) has none for the last vector of B.
+    constexpr int held = M * N + N + 1 > 32 ? N - 1 : N;
+    static_assert(!Copies || held == N);
     char *copy = p.copy;
-    for (dim r = 0; r < p.runs; ++r) {
+    struct {
+        const product_args *p;
+        dim left;
+        fetch_walk ahead;
+    } walk{&p, 0, fetch_walk(p)};
+    for (dim r = 0; r < walk.p->runs; ++r) {
         const char *a[groups];
 #pragma GCC unroll 16
-        for (int g = 0; g < groups; ++g) a[g] = p.a + p.a_run[r] + 3 * g * a_m;
-        const char *b = p.b + p.b_run[r];
-        for (dim left = p.k; left > 0;) {
-            dim k = Fetches ? ahead.take(left) : left;
-            left -= k;
+        for (int g = 0; g < groups; ++g) a[g] = walk.p->a + walk.p->a_run[r] + 3 * g * a_m;
+        const char *b = walk.p->b + walk.p->b_run[r];
+        const char *last = b + held * (4 * V::lanes);
+        for (walk.left = walk.p->k; walk.left > 0;) {
+            dim k = Fetches ? walk.ahead.take(walk.left) : walk.left;
+            walk.left -= k;
+            const bool fetches = Fetches && walk.ahead.any();
+            const char *fetch = walk.ahead.at;
+            const dim fetch_step = walk.ahead.step;
+            // What steps do not use stays in memory: left alone, the compiler keeps it in
+            // registers, and the pointers that each step needs in memory.
+            __asm__("" : "+m"(walk));
             const auto step = [&]() __attribute__((always_inline)) {
                 typename V::unit bv[N];
 #pragma GCC unroll 8
-                for (int n = 0; n < N; ++n) bv[n] = V::load(b + n * (4 * V::lanes));
+                for (int n = 0; n < held; ++n) bv[n] = V::load(b + n * (4 * V::lanes));
                 if constexpr (Copies) {
 #pragma GCC unroll 8
                     for (int n = 0; n < N; ++n) V::store(copy + n * (4 * V::lanes), bv[n]);
@@ -192,7 +206,8 @@ void product_block(const product_args &p) {
                     } else {
                         const typename V::unit av = V::broadcast(am);
 #pragma GCC unroll 8
-                        for (int n = 0; n < N; ++n) acc[m][n] = V::madd(acc[m][n], av, bv[n]);
+                        for (int n = 0; n < held; ++n) acc[m][n] = V::madd(acc[m][n], av, bv[n]);
+                        if constexpr (held < N) acc[m][held] = F::madd_from(acc[m][held], av, last);
                     }
                 }
 #pragma GCC unroll 16
@@ -203,13 +218,16 @@ void product_block(const product_args &p) {
                     __asm__("" : "+r"(a[g]));
                 }
                 b += b_step;
+                if constexpr (held < N) last += b_step;
             };
-            if (Fetches && ahead.any())
-                for (; k > 0; --k) {
+            if (fetches)
+                for (; k > 0; --k, fetch += fetch_step) {
                     step();
-                    ahead.fetch();
+                    __builtin_prefetch(fetch, 0, 2);
+                    __builtin_prefetch(fetch + 64, 0, 2);
                 }
-            for (; k > 0; --k) step();
+            else
+                for (; k > 0; --k) step();
         }
     }
 #ifdef __AVX512BF16__
