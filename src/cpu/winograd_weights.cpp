@@ -26,7 +26,8 @@ constexpr dim chain_tiles = 32;       // of one chain of roundings
 constexpr dim block_bytes = 6 << 20;  // of V and Y: they stay in the last cache
 constexpr dim one_block_bytes = 24 << 20;
 constexpr dim own_bytes_most = 320 << 10;  // of a task's sums: they stay in L2
-constexpr dim part_bytes = 1280 << 10;     // of V, Y and sums of a part: about L2
+constexpr dim part_bytes = 1664 << 10;     // of V, Y and sums of a part: about L2,
+constexpr dim part_sums = 896 << 10;       // where sums stay, while tiles pass
 constexpr dim least_part = 32;             // tiles
 // Parts keep their tiles to themselves: blocks that all threads share cost as much again where the
 // threads share no cache, so that parts may be shared out worse than others.
@@ -129,7 +130,7 @@ bool winograd_weights::choose_parts() {
     const dim channels = ic_padded_ + panels_ * panel();
     const dim sums = 4 * map_.points * ic_padded_ * panels_ * panel();
     const dim tiles = std::min(map_.count, chain_tiles);
-    if (sums + 4 * map_.points * tiles * channels > part_bytes) return false;
+    if (sums > part_sums || sums + 4 * map_.points * tiles * channels > part_bytes) return false;
     const int threads = cut_threads(whole_, kernels_);
     const dim most = std::max<dim>(1, map_.count / least_part);
     const dim parts = fair_parts(map_.count, groups_, 1, most, threads);
