@@ -39,6 +39,7 @@ private:
     void choose_blocks();
     void consider_streaming(dim panels);
     void choose_units(dim positions);
+    void even_units();
     void use_units();
     void bundle_units(int threads);
     void choose_tile(dim positions);

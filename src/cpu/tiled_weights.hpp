@@ -66,6 +66,7 @@ private:
     void choose_paths();
     void choose_writing();
     void choose_cut();
+    void even_parts();
     struct cut;
     void set_blocks(dim rows, dim columns);
     [[nodiscard]] dim block_of(const side &s, dim blocks) const;

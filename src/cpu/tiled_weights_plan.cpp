@@ -348,8 +348,9 @@ void tiled_weights::bundle_units(int threads) {
     } best{rows_.unit, columns_.unit, 1};
     const auto consider = [&](dim rows, dim columns) {
         set_blocks(rows, columns);
-        const double share = std::min(fair_enough, fair_share_on(count_tasks(), skew(), threads));
-        const double seconds = cut_seconds();
+        const double real_share = fair_share_on(count_tasks(), skew(), threads);
+        const double share = std::min(fair_enough, real_share);
+        const double seconds = cut_seconds() / real_share;
         if (share > best.share || (share == best.share && seconds < best.seconds))
             best = {rows, columns, tap_blocks_, share, seconds};
     };
@@ -395,11 +396,38 @@ void tiled_weights::choose_cut() {
     parts_ = best.parts;
     set_blocks(block_of(rows_, best.row_blocks), block_of(columns_, best.column_blocks));
     choose_tile(best.target);
+    if (threads > 1) even_parts();
     largest_ = {rows_.block, columns_.block};
     rows_.unit = block_of(rows_, best.row_units);
     columns_.unit = block_of(columns_, best.column_units);
     set_blocks(rows_.unit, columns_.unit);
     while (out_rows_ > 1 && out_slices() < 2 * dim{threads}) out_rows_ /= 2;
+}
+
+/// A few parts or tiles more, where that makes the parts as many as halve often, which any usual
+/// number of threads shares out evenly, and all of them equally long (15 parts on two threads: 0.94;
+/// 2 parts of 17 tiles: 0.95).
+void tiled_weights::even_parts() {
+    const dim bytes = parts_ == 1 ? 0 : partials_bytes() / parts_;
+    for (dim multiple : {8, 4, 2}) {
+        const dim parts = round_up_to(parts_, multiple);
+        if (6 * parts > 7 * parts_ || parts > tiles_all_ || parts * bytes > partials_most) continue;
+        parts_ = parts;
+        break;
+    }
+    constexpr dim many = 16;  // tiles of a part: one more or less does not count
+    if (tiles_all_ % parts_ == 0 || tiles_all_ >= many * parts_) return;
+    for (int a = 2; a >= 0; --a) {
+        const dim length = walk_[a].longest, others = tiles_all_ / tiles_[a];
+        for (dim tiles = tiles_[a] + 1; tiles_[a] > 1 && 4 * tiles <= 5 * tiles_[a] + 4; ++tiles) {
+            const dim each = div_up(length, tiles);
+            if (div_up(length, each) != tiles || others * tiles % parts_ != 0) continue;
+            tile_[a] = each;
+            tiles_[a] = tiles;
+            tiles_all_ = others * tiles;
+            return;
+        }
+    }
 }
 
 void tiled_weights::settle_tile() {
