@@ -17,6 +17,7 @@
 #include "cpu/merged_weights.hpp"
 #include "cpu/narrow_data.hpp"
 #include "cpu/narrow_weights.hpp"
+#include "cpu/packed_pointwise.hpp"
 #include "cpu/pointwise.hpp"
 #include "cpu/sliced.hpp"
 #include "cpu/tiled_data.hpp"
@@ -135,6 +136,18 @@ std::unique_ptr<plan> make_either(
         p.what == pass::backward_weights ? make<Weights> : make<Data>)(name, p, limits, kernels);
 }
 
+bool fits_straight(const problem_sizes &s, const kernel_set &kernels, std::string *why) {
+    return fits_all(s, kernels, why) && fits_pointwise(s.p, kernels, why);
+}
+
+/// Pairs are packed.
+template <typename Straight, typename Packed>
+std::unique_ptr<plan> make_pointwise(
+    std::string_view name, const problem &p, const plan_limits &limits, const kernel_set &kernels) {
+    return (kernels.format == operand_format::fma ? make<Straight> : make<Packed>)(name, p, limits,
+        kernels);
+}
+
 /// The driver for the dense problem: 1×1 on planes.
 std::unique_ptr<plan> make_gathered(
     std::string_view name, const problem &p, const plan_limits &limits, const kernel_set &kernels) {
@@ -142,7 +155,7 @@ std::unique_ptr<plan> make_gathered(
         return make<gathered<tiled_weights>>(name, p, limits, kernels);
     const gathered_planes planes(conv::simplify(p));
     return (choose_gathered(planes.dense(), kernels).pointwise
-                ? make<gathered<pointwise_data>>
+                ? make_pointwise<gathered<pointwise_data>, gathered<packed_pointwise>>
                 : make<gathered<tiled_data>>)(name, p, limits, kernels);
 }
 
@@ -208,7 +221,7 @@ constexpr method grouped{
 constexpr method narrow{
     keeps_sums, fits_narrow, with_lists<predict_narrow>, make_either<narrow_data, narrow_weights>};
 constexpr method pointwise{
-    keeps_sums, fits_simple<fits_pointwise>, predict_pointwise, make<pointwise_data>};
+    keeps_sums, fits_straight, predict_pointwise, make_pointwise<pointwise_data, packed_pointwise>};
 constexpr method strided{keeps_sums, fits_simple<fits_gathered>, predict_gathered, make_gathered};
 constexpr method tiled{
     keeps_tiled, fits_all, with_lists<predict_tiled>, make_either<tiled_data, tiled_weights>};
@@ -240,6 +253,7 @@ constexpr form forms[] = {
     {"narrow.fma", &narrow, operand_format::fma},
     {"folded.dot2", &folded, operand_format::dot2},
     {"folded.fma", &folded, operand_format::fma},
+    {"pointwise.dot2", &pointwise, operand_format::dot2},
     {"pointwise.fma", &pointwise, operand_format::fma},
     {"gathered.dot2", &strided, operand_format::dot2},
     {"gathered.fma", &strided, operand_format::fma},

@@ -393,11 +393,15 @@ work_counts pointwise_work(const problem_sizes &s, const kernel_set &k) {
     const block_steps b = in_pieces(k, s.out_c, 2);
     const double steps = parts_of(positions, step);
     work_counts w;
-    w.steps = s.maps * s.in_c * steps * b.cycles;
+    w.steps = s.maps * parts_of(s.in_c, k.k_per_unit) * steps * b.cycles;
     w.calls = s.maps * steps * b.blocks;
+    w.weights = s.groups * s.in_c * s.out_c;
+    if (!is_fma(k)) {  // packed_pointwise
+        w.turned = s.maps * s.in_c * positions;
+        return w;
+    }
     w.direct = s.maps * s.in_c * positions;
     if (!divides(step, positions)) w.copied = s.maps * s.in_c * step;
-    w.weights = s.groups * s.in_c * s.out_c;
     constexpr double l1_bytes = 64 << 10;  // beyond, a step is read anew for each block of rows
     if (4 * s.in_c * step > l1_bytes) w.spilled = w.direct * (b.blocks - 1);
     return w;

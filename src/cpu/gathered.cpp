@@ -114,7 +114,7 @@ bool fits_gathered(const conv::problem &p, std::string *why) {
 gathered_choice choose_gathered(const conv::problem &dense, const kernel_set &k) {
     const problem_sizes s(dense);
     const prediction tiled = predict_tiled(s, k);
-    if (k.format != operand_format::fma || !fits_pointwise(s.p, nullptr)) return {false, tiled};
+    if (k.tiles() || !fits_pointwise(s.p, k, nullptr)) return {false, tiled};
     const prediction straight = predict_pointwise(s, k);
     return straight.seconds < tiled.seconds ? gathered_choice{true, straight}
                                             : gathered_choice{false, tiled};

@@ -63,10 +63,11 @@ std::size_t scratch_bytes(const data_roles &roles, const kernel_set &kernels, di
 
 }  // namespace
 
-bool fits_pointwise(const conv::problem &p, std::string *why) {
+bool fits_pointwise(const conv::problem &p, const kernel_set &kernels, std::string *why) {
     const data_roles roles(p);
     if (p.what == conv::pass::backward_weights) return refuse(why, "a weights gradient");
-    if (p.type != data_type::f32) return refuse(why, "not f32");
+    if (p.type != data_type::f32 && kernels.format == operand_format::fma)
+        return refuse(why, "not f32");
     for (const conv::axis &a : p.x)
         if (a.kernel != 1 || a.stride != 1 || a.pad != 0 || a.src != a.dst)
             return refuse(why, "more than one tap, a stride or padding");

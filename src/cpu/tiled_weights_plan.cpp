@@ -405,8 +405,8 @@ void tiled_weights::choose_cut() {
 }
 
 /// A few parts or tiles more, where that makes the parts as many as halve often, which any usual
-/// number of threads shares out evenly, and all of them equally long (15 parts on two threads: 0.94;
-/// 2 parts of 17 tiles: 0.95).
+/// number of threads shares out evenly, and all of them equally long (15 parts on two threads:
+/// 0.94; 2 parts of 17 tiles: 0.95).
 void tiled_weights::even_parts() {
     const dim bytes = parts_ == 1 ? 0 : partials_bytes() / parts_;
     for (dim multiple : {8, 4, 2}) {

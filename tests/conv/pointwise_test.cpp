@@ -1,6 +1,6 @@
-// The driver for 1×1 layers on f32 planes, by name, on every instruction set: positions that do not
-// fill a vector, one channel, groups, gaps between planes, epilogues, infinities, and the same bits
-// for any number of threads.
+// The drivers for 1×1 layers on planes (of bf16 another than of f32), by name, on every instruction
+// set: positions that do not fill a vector, one channel, groups, gaps between planes, epilogues,
+// infinities, and the same bits for any number of threads.
 #include <limits>
 
 #include <gtest/gtest.h>
@@ -16,6 +16,7 @@ using conv::pass;
 using conv::problem;
 
 constexpr std::string_view name = "pointwise.fma";
+constexpr data_type types[] = {data_type::f32, data_type::bf16};
 
 problem planes(pass what, dim mb, dim groups, dim ic, dim oc, dim height, dim width) {
     problem p;
@@ -29,7 +30,15 @@ problem planes(pass what, dim mb, dim groups, dim ic, dim oc, dim height, dim wi
     return p;
 }
 
-/// Calls body(problem, seed) for sizes around those of vectors, steps and ranges.
+/// Only f32 is used where it lies, and only pairs are packed.
+std::vector<named> rows(const problem &p) {
+    std::vector<named> all = rows_of(p, name, "pointwise.dot2");
+    std::erase_if(
+        all, [&](const named &n) { return (n.algorithm == name) != (p.type == data_type::f32); });
+    return all;
+}
+
+/// Calls body(problem, seed) for sizes around those of vectors, steps and ranges, of both types.
 template <typename Body>
 void for_each_case(Body &&body) {
     const struct {
@@ -38,19 +47,22 @@ void for_each_case(Body &&body) {
         {3, 1, 24, 15, 1, 31}, {2, 1, 13, 28, 8, 4}, {1, 3, 5, 9, 7, 7}, {2, 2, 16, 3, 10, 10},
         {1, 1, 64, 33, 28, 28}, {1, 1, 255, 17, 5, 13}, {1, 1, 9, 70, 41, 25},
         // Copied on the way (AVX2), in several stretches, of which the last is not whole.
-        {1, 1, 65, 31, 11, 19}, {2, 1, 80, 100, 9, 29}, {1, 2, 70, 66, 12, 12}};
+        {1, 1, 65, 31, 11, 19}, {2, 1, 80, 100, 9, 29}, {1, 2, 70, 66, 12, 12},
+        // Several units of positions (bf16), in several tasks.
+        {1, 1, 6, 20, 40, 41}, {2, 1, 513, 30, 3, 43}};
     std::uint64_t seed = 0;
     for (const pass what : {pass::forward, pass::backward_data})
         for (const auto &s : sizes)
-            for (int variant = 0; variant < 3; ++variant) {
+            for (int variant = 0; variant < 6; ++variant) {
                 problem p = planes(what, s.mb, s.groups, s.ic, s.oc, s.height, s.width);
+                p.type = p.out_type = types[variant / 3];
                 rng random(++seed);
                 set_layouts(p, data_layout::ncx,
                     all_weights_layouts[random.next() % std::size(all_weights_layouts)],
                     data_layout::ncx);
-                if (variant > 0) set_random_extras(random, p);
+                if (variant % 3 > 0) set_random_extras(random, p);
                 if (p.add) p.add_strides = what == pass::forward ? p.dst : p.src;
-                if (variant == 2) {  // a view: more images and channels lie between
+                if (variant % 3 == 2) {  // a view: more images and channels lie between
                     p.src.n += 2 * p.src.c + 3;
                     p.dst.n += 5;
                 }
@@ -59,26 +71,32 @@ void for_each_case(Body &&body) {
             }
 }
 
-template <typename Body>
-void for_each_set(Body &&body) {
-    for (const isa set : usable_fma_isas()) body(set);
-}
-
 TEST(pointwise, exact_on_integers) {
     workbench bench;
     for_each_case([&](const problem &p, std::uint64_t seed) {
         bench.load(p, fill::integers, seed);
         bench.run_reference();
-        for_each_set([&](isa set) {
+        for (const named &row : rows(p))
             for (const int threads : {1, 3}) {
                 const run_report ran =
-                    bench.run({.max_isa = set, .threads = threads, .algorithm = name});
-                ASSERT_EQ(ran.algorithm, name);
-                ASSERT_EQ(ran.set, set);
+                    bench.run({.max_isa = row.set, .threads = threads, .algorithm = row.algorithm});
+                ASSERT_EQ(ran.algorithm, row.algorithm);
+                ASSERT_EQ(ran.set, row.set);
                 ASSERT_EQ(bench.compare_exact(), "")
-                    << to_string(set) << " threads " << threads << ' ' << to_text(p);
+                    << to_string(row.set) << " threads " << threads << ' ' << to_text(p);
             }
-        });
+    });
+}
+
+TEST(pointwise, real_numbers_within_their_bound) {
+    workbench bench;
+    for_each_case([&](const problem &p, std::uint64_t seed) {
+        bench.load(p, fill::reals, seed);
+        bench.run_reference();
+        for (const named &row : rows(p)) {
+            bench.run({.max_isa = row.set, .threads = 2, .algorithm = row.algorithm});
+            ASSERT_EQ(bench.compare_bounded(), "") << to_string(row.set) << ' ' << to_text(p);
+        }
     });
 }
 
@@ -90,10 +108,34 @@ TEST(pointwise, infinities_and_nan) {
         bench.write(p.what == pass::forward ? role::src : role::dst, 0,
             seed % 2 == 0 ? 0 : std::numeric_limits<double>::quiet_NaN());
         bench.run_reference();
-        for_each_set([&](isa set) {
-            bench.run({.max_isa = set, .algorithm = name});
-            ASSERT_EQ(bench.compare_bounded(), "") << to_string(set) << ' ' << to_text(p);
-        });
+        for (const named &row : rows(p)) {
+            bench.run({.max_isa = row.set, .algorithm = row.algorithm});
+            ASSERT_EQ(bench.compare_bounded(), "") << to_string(row.set) << ' ' << to_text(p);
+        }
+    });
+}
+
+// Pairs flush subnormals, and sums that are subnormal: units that have some are multiplied by
+// others, which must not show in how tasks are cut.
+TEST(pointwise, subnormal_values_and_sums) {
+    workbench bench;
+    for_each_case([&](const problem &p, std::uint64_t seed) {
+        if (p.type != data_type::bf16) return;
+        bench.load(p, fill::reals, seed);
+        const role input = p.what == pass::forward ? role::src : role::dst;
+        const conv::data_strides &strides = p.what == pass::forward ? p.src : p.dst;
+        const dim last = p.x[1].src * p.x[2].src - 1;
+        bench.write(input, last, 0x1p-130);
+        bench.write(input, (p.mb - 1) * strides.n + last / 2, 0x1p-120);
+        bench.write(role::weights, 0, 0x1p-10);
+        bench.run_reference();
+        for (const named &row : rows(p)) {
+            bench.run({.max_isa = row.set, .threads = 1, .algorithm = row.algorithm});
+            ASSERT_EQ(bench.compare_bounded(), "") << to_string(row.set) << ' ' << to_text(p);
+            const auto alone = bench.output_bytes();
+            bench.run({.max_isa = row.set, .threads = 16, .algorithm = row.algorithm});
+            ASSERT_EQ(bench.output_bytes(), alone) << to_string(row.set) << ' ' << to_text(p);
+        }
     });
 }
 
@@ -101,14 +143,14 @@ TEST(pointwise, same_bits_for_any_number_of_threads) {
     workbench bench;
     for_each_case([&](const problem &p, std::uint64_t seed) {
         bench.load(p, fill::reals, seed);
-        for_each_set([&](isa set) {
-            bench.run({.max_isa = set, .threads = 1, .algorithm = name});
+        for (const named &row : rows(p)) {
+            bench.run({.max_isa = row.set, .threads = 1, .algorithm = row.algorithm});
             const auto alone = bench.output_bytes();
             for (const int threads : {2, 16}) {
-                bench.run({.max_isa = set, .threads = threads, .algorithm = name});
-                ASSERT_EQ(bench.output_bytes(), alone) << to_string(set) << ' ' << to_text(p);
+                bench.run({.max_isa = row.set, .threads = threads, .algorithm = row.algorithm});
+                ASSERT_EQ(bench.output_bytes(), alone) << to_string(row.set) << ' ' << to_text(p);
             }
-        });
+        }
     });
 }
 
@@ -121,7 +163,7 @@ TEST(pointwise, small_workspace) {
     EXPECT_EQ(cpu::make_plan(p, {.max_isa = isa::avx2})->algorithm(), name);
 }
 
-// What lies otherwise, or has taps or 16-bit elements, is refused with a reason.
+// What lies otherwise, or has taps or elements that no pair is made of, is refused with a reason.
 TEST(pointwise, what_it_does_not_take) {
     const auto refused = [](problem p, data_layout layout) {
         set_layouts(p, layout, weights_layout::oix, layout);
@@ -133,7 +175,7 @@ TEST(pointwise, what_it_does_not_take) {
     p.x[2] = make_axis(6, 3, 1, 1, 1, 1);
     refused(p, data_layout::ncx);
     p = good;
-    p.type = p.out_type = data_type::bf16;
+    p.type = p.out_type = data_type::f16;
     refused(p, data_layout::ncx);
     p = good;
     p.what = pass::backward_weights;

@@ -270,10 +270,10 @@ void run_by_chance(fill how, std::uint64_t first, std::uint64_t count) {
 }
 
 TEST(selection, integers_by_chance) {
-    run_by_chance(fill::integers, 1, 2500);
+    run_by_chance(fill::integers, 1, 4000);
 }
 TEST(selection, reals_by_chance) {
-    run_by_chance(fill::reals, 100001, 2500);
+    run_by_chance(fill::reals, 100001, 4000);
 }
 
 }  // namespace
