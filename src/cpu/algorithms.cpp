@@ -19,6 +19,7 @@
 #include "cpu/narrow_weights.hpp"
 #include "cpu/packed_pointwise.hpp"
 #include "cpu/pointwise.hpp"
+#include "cpu/shifted_data.hpp"
 #include "cpu/sliced.hpp"
 #include "cpu/tiled_data.hpp"
 #include "cpu/tiled_weights.hpp"
@@ -222,6 +223,8 @@ constexpr method narrow{
     keeps_sums, fits_narrow, with_lists<predict_narrow>, make_either<narrow_data, narrow_weights>};
 constexpr method pointwise{
     keeps_sums, fits_straight, predict_pointwise, make_pointwise<pointwise_data, packed_pointwise>};
+constexpr method shifted{
+    keeps_sums, fits_simple<fits_shifted>, with_lists<predict_shifted>, make<shifted_data>};
 constexpr method strided{keeps_sums, fits_simple<fits_gathered>, predict_gathered, make_gathered};
 constexpr method tiled{
     keeps_tiled, fits_all, with_lists<predict_tiled>, make_either<tiled_data, tiled_weights>};
@@ -253,6 +256,7 @@ constexpr form forms[] = {
     {"narrow.fma", &narrow, operand_format::fma},
     {"folded.dot2", &folded, operand_format::dot2},
     {"folded.fma", &folded, operand_format::fma},
+    {"shifted.fma", &shifted, operand_format::fma},
     {"pointwise.dot2", &pointwise, operand_format::dot2},
     {"pointwise.fma", &pointwise, operand_format::fma},
     {"gathered.dot2", &strided, operand_format::dot2},

@@ -6,6 +6,8 @@
 
 #include "cpu/cost_model.hpp"
 #include "cpu/streaming.hpp"
+#include "cpu/tiled.hpp"
+#include "cpu/work_cut.hpp"
 
 namespace convgrad::cpu {
 
@@ -62,6 +64,71 @@ inline void add_both(work_counts &w, const problem_sizes &s, double maps, double
     add(w, maps, {s.in_last, src_as_stored, stride, ic, s.in_positions, s.size * s.in_pitch});
     add(w, maps,
         {s.out_last, dst_as_stored, 1, oc, s.dst_positions, s.size * number(s.p.dst.x[2])});
+}
+
+/// Cycles of one k step of all blocks of rows × columns, and how many blocks there are.
+struct block_steps {
+    double cycles = 0, blocks = 0;
+    double vectors = 1;  // of a panel
+};
+
+inline block_steps in_panels(const kernel_set &k, double rows, double columns, double vectors) {
+    const double all = parts_of(columns, k.lanes);
+    const double pieces = parts_of(rows, k.max_m[static_cast<int>(vectors)]);
+    const double m = parts_of(rows, pieces), full = floor_of(all / vectors);
+    const double rest = all - full * vectors;
+    return {pieces * (full * step_cost(k, m, vectors) + (rest > 0 ? step_cost(k, m, rest) : 0)),
+        pieces * parts_of(all, vectors), vectors};
+}
+
+/// Rows in pieces of nearly equal height over `vectors` vectors.
+inline block_steps in_pieces(const kernel_set &k, double rows, int vectors) {
+    if (vectors == 0) return {};
+    const double pieces = parts_of(rows, k.max_m[vectors]), low = floor_of(rows / pieces);
+    const double higher = rows - low * pieces;
+    return {
+        (pieces - higher) * step_cost(k, low, vectors) + higher * step_cost(k, low + 1, vectors),
+        pieces};
+}
+
+/// Rows over `positions` positions, a few vectors at a time.
+inline block_steps along_positions(const kernel_set &k, double rows, double positions) {
+    const int step = widest_vectors(k, static_cast<dim>(rows));
+    const double vectors = parts_of(positions, k.lanes), full = floor_of(vectors / step);
+    const block_steps each = in_pieces(k, rows, step);
+    const block_steps rest = in_pieces(k, rows, static_cast<int>(vectors - step * full));
+    return {full * each.cycles + rest.cycles, full * each.blocks + rest.blocks};
+}
+
+inline bool is_fma(const kernel_set &kernels) {
+    return kernels.format == operand_format::fma;
+}
+
+inline double seconds_with(cost_kind kind, const work_counts &w, const kernel_set &kernels) {
+    return seconds_of(w, work_rates(kind, kernels));
+}
+
+/// Bytes that one worker keeps: packed weights of a group, up to what the driver keeps of them, and
+/// a tile of data.
+inline double data_bytes(const problem_sizes &s, double weights, double most_weights, double tile) {
+    const double map = 4 * (s.in_c * s.in_positions + s.out_c * s.out_positions);
+    return std::min(4 * weights / s.groups, most_weights) + std::min(map, tile);
+}
+
+/// Tiles of whole rows of which the input takes so many bytes, of `together` groups, or smaller
+/// ones, of `least` positions, where a thread would have fewer than `each_thread`.
+inline double data_pieces(
+    const problem_sizes &s, double bytes, double each_thread, double together, double least = 64) {
+    constexpr double usual = 64, threads = most_cut_threads;
+    const double row = s.x[2].length, rows = s.x[0].length * s.x[1].length;
+    const double maps = s.images * parts_of(s.groups, together);
+    const double each = 4 * s.in_c * together * s.in_positions / (rows * row);
+    const double tile =
+        std::max(least, std::min(bytes / each, rows * row * maps / (each_thread * threads)));
+    // Counted for narrow_data too, 1x1 layers on planes went there, which it predicts at half of
+    // what they take.
+    if (least < usual && tile < row) return maps * rows * parts_of(row, floor_of(tile));
+    return maps * parts_of(rows, std::max(1.0, floor_of(tile / row)));
 }
 
 }  // namespace convgrad::cpu

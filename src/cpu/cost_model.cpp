@@ -28,21 +28,6 @@ constexpr double tile_bytes = 384 << 10;  // what a tile of the dense drivers ta
 constexpr double kept_bytes = 400 << 10;  // beyond, packed elements do not stay in L2
 constexpr double most_pitch = 2048;       // bytes; beyond, the dense drivers pack what they read
 
-/// Cycles of one k step of all blocks of rows × columns, and how many blocks there are.
-struct block_steps {
-    double cycles = 0, blocks = 0;
-    double vectors = 1;  // of a panel
-};
-
-block_steps in_panels(const kernel_set &k, double rows, double columns, double vectors) {
-    const double all = parts_of(columns, k.lanes);
-    const double pieces = parts_of(rows, k.max_m[static_cast<int>(vectors)]);
-    const double m = parts_of(rows, pieces), full = floor_of(all / vectors);
-    const double rest = all - full * vectors;
-    return {pieces * (full * step_cost(k, m, vectors) + (rest > 0 ? step_cost(k, m, rest) : 0)),
-        pieces * parts_of(all, vectors), vectors};
-}
-
 /// The panel width that tiled drivers choose.
 block_steps cheapest_panels(const kernel_set &k, double rows, double columns) {
     block_steps best = in_panels(k, rows, columns, 1);
@@ -55,29 +40,6 @@ block_steps cheapest_panels(const kernel_set &k, double rows, double columns) {
 block_steps widest_panels(const kernel_set &k, double rows, double columns) {
     const double all = parts_of(columns, k.lanes);
     return in_panels(k, rows, columns, parts_of(all, parts_of(all, widest_vectors(k))));
-}
-
-/// Rows in pieces of nearly equal height over `vectors` vectors.
-block_steps in_pieces(const kernel_set &k, double rows, int vectors) {
-    if (vectors == 0) return {};
-    const double pieces = parts_of(rows, k.max_m[vectors]), low = floor_of(rows / pieces);
-    const double higher = rows - low * pieces;
-    return {
-        (pieces - higher) * step_cost(k, low, vectors) + higher * step_cost(k, low + 1, vectors),
-        pieces};
-}
-
-/// Rows over `positions` positions, a few vectors at a time.
-block_steps along_positions(const kernel_set &k, double rows, double positions) {
-    const int step = widest_vectors(k, static_cast<dim>(rows));
-    const double vectors = parts_of(positions, k.lanes), full = floor_of(vectors / step);
-    const block_steps each = in_pieces(k, rows, step);
-    const block_steps rest = in_pieces(k, rows, static_cast<int>(vectors - step * full));
-    return {full * each.cycles + rest.cycles, full * each.blocks + rest.blocks};
-}
-
-bool is_fma(const kernel_set &kernels) {
-    return kernels.format == operand_format::fma;
 }
 
 /// AVX2's rates are of tasks with several taps, whose rows begin and end anew for each. One tap of
@@ -388,52 +350,12 @@ work_counts grouped_weights_work(const problem_sizes &s, const kernel_set &k) {
     return w;
 }
 
-work_counts pointwise_work(const problem_sizes &s, const kernel_set &k) {
-    const double positions = s.x[2].src, step = 2.0 * k.lanes;
-    const block_steps b = in_pieces(k, s.out_c, 2);
-    const double steps = parts_of(positions, step);
-    work_counts w;
-    w.steps = s.maps * parts_of(s.in_c, k.k_per_unit) * steps * b.cycles;
-    w.calls = s.maps * steps * b.blocks;
-    w.weights = s.groups * s.in_c * s.out_c;
-    if (!is_fma(k)) {  // packed_pointwise
-        w.turned = s.maps * s.in_c * positions;
-        return w;
-    }
-    w.direct = s.maps * s.in_c * positions;
-    if (!divides(step, positions)) w.copied = s.maps * s.in_c * step;
-    constexpr double l1_bytes = 64 << 10;  // beyond, a step is read anew for each block of rows
-    if (4 * s.in_c * step > l1_bytes) w.spilled = w.direct * (b.blocks - 1);
-    return w;
-}
-
-/// Bytes that one worker keeps: packed weights of a group, up to what the driver keeps of them, and
-/// a tile of data.
-double data_bytes(const problem_sizes &s, double weights, double most_weights, double tile) {
-    const double map = 4 * (s.in_c * s.in_positions + s.out_c * s.out_positions);
-    return std::min(4 * weights / s.groups, most_weights) + std::min(map, tile);
-}
 /// Of a weights gradient: one part of the sums, and a tile.
 double gradient_bytes(const problem_sizes &s, double tile) {
     const double map = 4 * (s.ic * s.in_positions + s.oc * s.dst_positions);
     return 4 * s.groups * s.ic * s.oc * s.taps + std::min(map, tile);
 }
 
-/// Tiles of whole rows of which the input takes so many bytes, of `together` groups, or smaller
-/// ones, of `least` positions, where a thread would have fewer than `each_thread`.
-double data_pieces(
-    const problem_sizes &s, double bytes, double each_thread, double together, double least = 64) {
-    constexpr double usual = 64, threads = most_cut_threads;
-    const double row = s.x[2].length, rows = s.x[0].length * s.x[1].length;
-    const double maps = s.images * parts_of(s.groups, together);
-    const double each = 4 * s.in_c * together * s.in_positions / (rows * row);
-    const double tile =
-        std::max(least, std::min(bytes / each, rows * row * maps / (each_thread * threads)));
-    // Counted for narrow_data too, 1x1 layers on planes went there, which it predicts at half of
-    // what they take.
-    if (least < usual && tile < row) return maps * rows * parts_of(row, floor_of(tile));
-    return maps * parts_of(rows, std::max(1.0, floor_of(tile / row)));
-}
 /// Tiles of so many output positions of `together` groups, where each part of the sums has all
 /// weights and all parts together have a limit.
 double gradient_pieces(const problem_sizes &s, const kernel_set &k, double tile, double together) {
@@ -442,10 +364,6 @@ double gradient_pieces(const problem_sizes &s, const kernel_set &k, double tile,
     const double tiles = s.images * parts_of(rows, std::max(1.0, floor_of(tile / s.x[2].dst)));
     const double sums = 4 * s.groups * s.ic * whole(s.oc, k.lanes) * s.taps;
     return parts_of(s.groups, together) * std::min(tiles, std::max(1.0, floor_of(most / sums)));
-}
-
-double seconds_with(cost_kind kind, const work_counts &w, const kernel_set &kernels) {
-    return seconds_of(w, work_rates(kind, kernels));
 }
 
 /// Whether tiled_data can have the batch as its last axis, and may gain by it.
@@ -595,12 +513,6 @@ prediction predict_merged(const problem_sizes &s, const kernel_set &k) {
     work_counts w = tiled_weights_work(s, k, together);
     w.results_last = s.groups * s.ic * s.oc * s.taps;
     return {seconds_with(cost_kind::merged_weights, w, k), bytes};
-}
-
-prediction predict_pointwise(const problem_sizes &s, const kernel_set &k) {
-    const double weights = s.groups * s.ic * s.oc;
-    return {seconds_with(cost_kind::pointwise_data, pointwise_work(s, k), k),
-        data_bytes(s, weights, 4 * weights, 16 << 10)};
 }
 
 // The only one for bias gradients, so that no choice depends on it.

@@ -103,6 +103,7 @@ enum class cost_kind : std::uint8_t {
     winograd_data,
     winograd_weights,
     grouped_weights,
+    shifted_data,
 };
 
 /// Nanoseconds of each on a nominal core. Formats fma and dot2 only.
@@ -131,7 +132,9 @@ prediction predict_folded(const problem_sizes &s, const kernel_set &kernels);
 prediction predict_narrow(const problem_sizes &s, const kernel_set &kernels);
 prediction predict_grouped(const problem_sizes &s, const kernel_set &kernels);
 prediction predict_merged(const problem_sizes &s, const kernel_set &kernels);
-prediction predict_pointwise(const problem_sizes &s, const kernel_set &kernels);
+prediction predict_pointwise(
+    const problem_sizes &s, const kernel_set &kernels);  // pointwise_cost.cpp
+prediction predict_shifted(const problem_sizes &s, const kernel_set &kernels);   // the same
 prediction predict_gathered(const problem_sizes &s, const kernel_set &kernels);  // gathered.cpp
 /// Whether positions of few channels go several at a time (merge_columns()).
 bool merges_columns(const problem_sizes &s, const kernel_set &k);

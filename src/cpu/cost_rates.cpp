@@ -12,7 +12,7 @@
 namespace convgrad::cpu {
 namespace {
 
-constexpr std::size_t kinds = 15;
+constexpr std::size_t kinds = 16;
 using rate_table = work_counts[kinds];
 
 // In the order of cost_kind. Nanoseconds.
@@ -153,6 +153,16 @@ constexpr rate_table avx512_fma = {
         .lines = 1,
         .weights = 0.5,
         .partial = 0.1},
+    // shifted_data
+    {.steps = 0.238,
+        .runs = 7,
+        .calls = 7,
+        .tasks = 90,
+        .rows = 3.5,
+        .copied = 0.15,
+        .gathered = 0.35,
+        .far = 0.4,
+        .weights = 0.2},
 };
 
 constexpr rate_table avx512_dot2 = {
@@ -259,6 +269,8 @@ constexpr rate_table avx512_dot2 = {
         .lines = 0.5,
         .weights = 0.5,
         .partial = 0.1},
+    // shifted_data
+    {},
 };
 
 constexpr rate_table avx2_fma = {
@@ -396,6 +408,16 @@ constexpr rate_table avx2_fma = {
         .lines = 1,
         .weights = 1,
         .partial = 0.2},
+    // shifted_data
+    {.steps = 0.28,
+        .runs = 2,
+        .calls = 10,
+        .tasks = 100,
+        .rows = 4,
+        .copied = 0.3,
+        .gathered = 0.9,
+        .far = 0.9,
+        .weights = 1.5},
 };
 
 constexpr rate_table portable_fma = {
@@ -529,6 +551,16 @@ constexpr rate_table portable_fma = {
         .lines = 4,
         .weights = 2,
         .partial = 0.5},
+    // shifted_data
+    {.steps = 0.8,
+        .runs = 2,
+        .calls = 15,
+        .tasks = 150,
+        .rows = 6,
+        .copied = 0.4,
+        .gathered = 1,
+        .far = 1,
+        .weights = 1.5},
 };
 
 }  // namespace
