@@ -39,8 +39,8 @@ work_counts shifted_work(const problem_sizes &s, const kernel_set &k) {
     c.runs = c.calls * d.kernel;
     c.tasks = rows;
     // A row is copied for each of its taps.
-    const double copied = s.maps * s.in_c * d.touched * h.touched * w.kernel
-                          * whole(w.length, k.lanes);
+    const double copied =
+        s.maps * s.in_c * d.touched * h.touched * w.kernel * whole(w.length, k.lanes);
     (w.stride == 1 ? c.copied : w.stride == 2 ? c.gathered : c.far) = copied;
     c.rows = s.maps * s.in_c * d.touched * h.touched * w.kernel;
     c.weights = s.groups * s.taps * s.in_c * s.out_c;
@@ -60,8 +60,7 @@ prediction predict_shifted(const problem_sizes &s, const kernel_set &k) {
     constexpr double patch = 192 << 10;
     const double weights = s.groups * s.taps * s.ic * s.oc;
     return {seconds_with(cost_kind::shifted_data, shifted_work(s, k), k),
-        data_bytes(s, weights, 4 * weights, patch),
-        data_pieces(s, patch / s.x[2].kernel, 4, 1)};
+        data_bytes(s, weights, 4 * weights, patch), data_pieces(s, patch / s.x[2].kernel, 4, 1)};
 }
 
 }  // namespace convgrad::cpu

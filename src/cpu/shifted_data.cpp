@@ -5,8 +5,9 @@
 // where k goes over depth, height, taps of a row and channels. Rows of taps that lie outside the
 // input are left out. Through a buffer only where bias, add, ReLU or old contents follow.
 //
-// Beside channels along vectors (folded_data) nothing is transposed on the way out, which for planes
-// took a quarter of the time of a first layer; a row is copied for all output channels together.
+// Beside channels along vectors (folded_data) nothing is transposed on the way out, which for
+// planes took a quarter of the time of a first layer; a row is copied for all output channels
+// together.
 #include "cpu/shifted_data.hpp"
 
 #include <algorithm>
@@ -21,9 +22,9 @@
 namespace convgrad::cpu {
 namespace {
 
-constexpr int vectors = 2;              // of positions: 14 × 2 blocks of C load least
-constexpr dim patch_most = 192 << 10;   // bytes of a task's: stays in L2
-constexpr dim least_positions = 64;     // of a task that is cut for many threads
+constexpr int vectors = 2;             // of positions: 14 × 2 blocks of C load least
+constexpr dim patch_most = 192 << 10;  // bytes of a task's: stays in L2
+constexpr dim least_positions = 64;    // of a task that is cut for many threads
 constexpr dim tasks_of_thread = 4;
 
 }  // namespace
@@ -43,7 +44,7 @@ struct shifted_data::scratch {
     float *patch;    // [row][unit of k of a row of taps][position]
     float *c;        // [channel of a block][position]
     float *bias;
-    dim *runs;  // two lists: in the weights, in the patch
+    dim *runs;      // two lists: in the weights, in the patch
     dim held = -1;  // group whose weights and bias are here
     bool nonfinite = false;
 };
@@ -53,10 +54,9 @@ struct shifted_data::task : tile_place {
     dim n, group;
 };
 
-shifted_data::shifted_data(const conv::problem &p, const kernel_set &kernels, int threads,
-    std::size_t workspace_limit)
-    : p_(p), kernels_(kernels), roles_(p),
-      direct_(!p.bias && !p.add && !p.relu && !p.accumulate) {
+shifted_data::shifted_data(
+    const conv::problem &p, const kernel_set &kernels, int threads, std::size_t workspace_limit)
+    : p_(p), kernels_(kernels), roles_(p), direct_(!p.bias && !p.add && !p.relu && !p.accumulate) {
     for (std::size_t a = 0; a < 3; ++a)
         walk_[a] = roles_.forward ? walk_forward(p.x[a]) : walk_backward(p.x[a]);
     if (p.mb == 0 || p.groups == 0 || roles_.in_c == 0 || roles_.out_c == 0
@@ -83,9 +83,9 @@ void shifted_data::choose(int threads) {
     const dim each = 4 * row_units() * walk_[0].in_step * walk_[1].in_step;
     dim positions = std::max(step(), patch_most / each);
     if (threads > 1)
-        positions = std::max(least_positions,
-            std::min(positions, div_up(count_positions(walk_) * p_.mb * p_.groups,
-                                    tasks_of_thread * dim{threads})));
+        positions = std::max(
+            least_positions, std::min(positions, div_up(count_positions(walk_) * p_.mb * p_.groups,
+                                                     tasks_of_thread * dim{threads})));
     choose_tile(walk_, positions, tile_);
     // Pieces of a row in whole steps.
     tile_[2] = std::min(round_up_to(tile_[2], step()), walk_[2].longest);
@@ -119,8 +119,7 @@ bool shifted_data::shrink() {
 shifted_data::scratch shifted_data::lay_out(memory_walk &memory) const {
     scratch s{};
     s.weights = memory.take_lines<float>(blocks() * block_rows() * tap_rows() * row_units());
-    s.patch =
-        memory.take_lines<float>(patch_[0].length * patch_[1].length * row_units() * pitch_);
+    s.patch = memory.take_lines<float>(patch_[0].length * patch_[1].length * row_units() * pitch_);
     s.c = memory.take_lines<float>(block_rows() * pitch_);
     s.bias = memory.take_lines<float>(roles_.out_c);
     s.runs = memory.take_lines<dim>(2 * tap_rows());
@@ -193,9 +192,8 @@ work_list shifted_data::work() const {
              const bool held = before >= 0 && make_task(none, before).group == t.group;
              const dim met = rows * walk_[0].in_step * walk_[1].in_step * t.length[2]
                              * walk_[2].in_step * roles_.in_c;
-             return task_cost{
-                 static_cast<double>(
-                     rows * round_up_to(t.length[2], kernels_.lanes) * k * roles_.out_c),
+             return task_cost{static_cast<double>(rows * round_up_to(t.length[2], kernels_.lanes)
+                                                  * k * roles_.out_c),
                  4 * static_cast<double>(met + (held ? 0 : k * roles_.out_c)),
                  4 * static_cast<double>(rows * t.length[2] * roles_.out_c)};
          }});
@@ -259,8 +257,8 @@ void shifted_data::pack_row(const scratch &s, const task &t, const float *in, di
     float *out = s.patch + row * row_units() * pitch_;
     for (const tap &w : taps_[2]) {
         const dim first = t.t0[2] * step + w.off;
-        pack_args args{in + first * roles_.in.x[2], p_.type, roles_.in.c, step * roles_.in.x[2], roles_.in_c, round_up_to(count, kernels_.lanes), 0,
-            0, reinterpret_cast<char *>(out)};
+        pack_args args{in + first * roles_.in.x[2], p_.type, roles_.in.c, step * roles_.in.x[2],
+            roles_.in_c, round_up_to(count, kernels_.lanes), 0, 0, reinterpret_cast<char *>(out)};
         clip(first, step, count, walk_[2].in_length, args.lo, args.hi);
         kernels_.pack_channels(args, 4 * pitch_, 0);
         out += roles_.in_c * pitch_;
@@ -321,8 +319,8 @@ void shifted_data::multiply_block(
         args.stream = direct && streams_ && on_lines(args.c, 4 * args.ldc, 4 * width);
         const bool asks = direct && !args.stream && x + step() < count;
         args.fetch[0] = {bytes_at(args.c + step()), 4 * args.ldc, asks ? rows.count : 0};
-        kernels_.product(args, static_cast<int>(rows.count),
-            static_cast<int>(div_up(width, kernels_.lanes)));
+        kernels_.product(
+            args, static_cast<int>(rows.count), static_cast<int>(div_up(width, kernels_.lanes)));
     }
     if (careful) sum_carefully(s, t, rows, d, h);
     if (!direct) store(s, t, rows, d, h);
@@ -331,8 +329,7 @@ void shifted_data::multiply_block(
 /// A padded tap must contribute nothing, but 0 · ∞ is NaN.
 void shifted_data::sum_carefully(
     const scratch &s, const task &t, const channel_block &rows, dim d, dim h) const {
-    const conv_phase whole{
-        {&walk_[0].phases[0], &walk_[1].phases[0], &walk_[2].phases[0]}, 0, 0};
+    const conv_phase whole{{&walk_[0].phases[0], &walk_[1].phases[0], &walk_[2].phases[0]}, 0, 0};
     for (dim o = 0; o < rows.count; ++o)
         for (dim x = 0; x < t.length[2]; ++x) {
             const dim at[3] = {t.t0[0] + d, t.t0[1] + h, t.t0[2] + x};

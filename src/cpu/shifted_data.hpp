@@ -1,7 +1,7 @@
-// Forward, and backward data of stride 1, for few reduced channels of f32 planes: first layers. Vectors run along
-// the positions of a row. Each row of input is copied once for each tap of a row of taps, shifted by
-// it, so that all products of an output are one run of rows at equal distances, and results of planes
-// are written where they lie.
+// Forward, and backward data of stride 1, for few reduced channels of f32 planes: first layers.
+// Vectors run along the positions of a row. Each row of input is copied once for each tap of a row
+// of taps, shifted by it, so that all products of an output are one run of rows at equal distances,
+// and results of planes are written where they lie.
 #pragma once
 
 #include <string>
@@ -77,9 +77,9 @@ private:
     bool streams_ = exceeds_caches(p_);  // results go past the caches where they can
     bool direct_;                        // products leave their results in the output itself
     axis_walk walk_[3];
-    axis_patch patch_[2];      // depth and height
+    axis_patch patch_[2];       // depth and height
     std::vector<tap> taps_[3];  // in the order of the input
-    bool together_ = false;    // taps along height that follow each other are one run
+    bool together_ = false;     // taps along height that follow each other are one run
     dim tile_[3] = {1, 1, 1}, tiles_[3] = {1, 1, 1};
     dim pitch_ = 0;  // floats from one unit of k to the next of a patch, and between rows of C
     dim tasks_ = 0;

@@ -43,6 +43,9 @@ dim volume(const dim (&tile)[3]) {
 }
 
 constexpr dim most_stacked = 32;  // images of a tile
+// Taps for each that meets the input, from which on tiles of a short axis are counted one by one.
+constexpr double much_padding = 1.4;
+constexpr dim few_positions = 64;
 
 }  // namespace
 
@@ -392,10 +395,29 @@ double tiled_search::skew() const {
                                   round_up_to(roles_.out_c, kernels_.lanes));
     for (int a = 0; a < 3; ++a) {
         if (tiles_[a] == 1) continue;
+        if (a < 2 && axes_[a].padding > much_padding && walk_[a].longest <= few_positions) {
+            skew *= largest_tile(a);
+            continue;
+        }
         skew *= ratio(tiles_[a] * tile_[a], walk_[a].longest);
         if (a < 2) skew *= axes_[a].padding;
     }
     return skew;
+}
+
+/// The largest tile along an axis in terms of the mean, by taps that meet the input. (4×4 taps on
+/// 1×1: each position has one, none has the four that padding counts.)
+double tiled_search::largest_tile(int a) const {
+    double most = 0, all = 0;
+    for (dim t = 0; t < tiles_[a]; ++t) {
+        double pairs = 0;
+        for (const axis_phase &f : walk_[a].phases)
+            if (const dim left = f.count - t * tile_[a]; left > 0)
+                pairs += inside_pairs(walk_[a], f, t * tile_[a], std::min(left, tile_[a]));
+        most = std::max(most, pairs);
+        all += pairs;
+    }
+    return most * static_cast<double>(tiles_[a]) / all;
 }
 
 void tiled_search::choose_blocks() {

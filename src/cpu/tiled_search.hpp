@@ -58,6 +58,7 @@ private:
     [[nodiscard]] dim count_tasks() const;
     [[nodiscard]] double cut_seconds() const;
     [[nodiscard]] double skew() const;
+    [[nodiscard]] double largest_tile(int a) const;
     [[nodiscard]] double share_on(int threads, double largest) const;
     [[nodiscard]] double share_up_to(int threads) const;
 

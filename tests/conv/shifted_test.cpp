@@ -1,6 +1,6 @@
-// The driver for first layers on f32 planes, by name, on every instruction set: rows that do not fill
-// a vector, taps outside the input, strides, dilations, groups, views, epilogues, special values, and
-// the same bits for any number of threads.
+// The driver for first layers on f32 planes, by name, on every instruction set: rows that do not
+// fill a vector, taps outside the input, strides, dilations, groups, views, epilogues, special
+// values, and the same bits for any number of threads.
 #include <limits>
 
 #include <gtest/gtest.h>
@@ -158,8 +158,7 @@ TEST(shifted, small_workspace) {
         bench.run({.max_isa = set, .algorithm = name, .workspace_limit = whole.workspace / 4});
     EXPECT_LE(lean.workspace, whole.workspace / 4);
     EXPECT_EQ(bench.output_bytes(), bits);
-    EXPECT_THROW(
-        bench.run({.max_isa = set, .algorithm = name, .workspace_limit = 2048}), error);
+    EXPECT_THROW(bench.run({.max_isa = set, .algorithm = name, .workspace_limit = 2048}), error);
 }
 
 TEST(shifted, what_it_does_not_take) {
