@@ -104,7 +104,7 @@ constexpr rate_table avx512_fma = {
     // depthwise_weights
     {.steps = 0.42, .runs = 4, .direct = 0.0189},
     // plane_data
-    {.steps = 0.297,
+    {.steps = 0.38,
         .runs = 0.183,
         .tasks = 80.6,
         .turned = 0.0413,
@@ -112,7 +112,7 @@ constexpr rate_table avx512_fma = {
         .far = 0.472,
         .results_apart = 0.216},
     // plane_weights
-    {.steps = 0.315,
+    {.steps = 0.5,
         .tasks = 178,
         .turned = 0.103,
         .gathered = 0.212,

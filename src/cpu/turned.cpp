@@ -14,6 +14,7 @@ namespace convgrad::cpu {
 namespace {
 
 constexpr dim piece_bytes = 96 << 10;  // of each tensor, in L2
+constexpr dim rows_bytes = 320 << 10;  // the same where images are cut
 constexpr dim tasks_per_thread = 8;
 constexpr dim partials_most = 8 << 20;
 constexpr double nominal_cache = 32 << 20;    // the last one
@@ -39,8 +40,29 @@ conv::data_strides side_by_side(const conv::problem &p, dim channels, dim conv::
     return s;
 }
 
+/// The first axis along which there is something to cut.
+std::size_t cut_axis(const conv::problem &p) {
+    std::size_t a = 0;
+    while (a < 2 && p.x[a].src == 1 && p.x[a].dst == 1) ++a;
+    return a;
+}
+
+/// How many ranges of rows an image may be cut into: rows that two of them read are at most half as
+/// many as those that one writes.
+dim most_ranges(const conv::problem &p) {
+    const conv::axis &x = p.x[cut_axis(p)];
+    const bool data = p.what == conv::pass::backward_data;
+    const dim reach = (x.kernel - 1) * x.dilation + 1;
+    const dim least = data ? std::max<dim>(2 * x.stride, 2 * (reach - 1))
+                           : std::max<dim>(2, div_up(2 * (reach - x.stride), x.stride));
+    return std::max<dim>(1, (data ? x.src : x.dst) / least);
+}
+
 /// What is computed of a piece: all channels of a block, whether they exist or not.
-conv::problem turned_problem(const conv::problem &p, dim channels, dim images) {
+conv::problem turned_problem(
+    const conv::problem &whole, dim channels, dim images, const conv::axis &rows) {
+    conv::problem p = whole;
+    p.x[cut_axis(whole)] = rows;
     conv::problem q = p;
     q.mb = images;
     q.groups = channels;
@@ -89,26 +111,31 @@ bool fits_turned(const conv::problem &p, std::string *why) {
 }
 
 prediction predict_turned(const problem_sizes &s, const kernel_set &k) {
-    const problem_sizes turned(turned_problem(s.p, s.p.groups, s.p.mb));
+    // All channels of all blocks are computed, whether they exist or not.
+    const dim block = block_of(s.p, k), channels = round_up_to(s.p.groups, block);
+    const conv::axis &rows = s.p.x[cut_axis(s.p)];
+    const problem_sizes turned(turned_problem(s.p, channels, s.p.mb, rows));
     prediction cost = predict_depthwise(turned, k);
-    // Blocks of lanes × lanes elements, shuffled `lanes` at a time, and what a piece costs.
+    // Blocks of lanes × lanes elements, shuffled `lanes` at a time, rows that two ranges read
+    // twice, and what a piece costs.
     const double lanes = number(k.lanes), pair = 2 * lanes;
     const double block_seconds = lanes * 1e-9, piece_seconds = 0.1e-6;
-    cost.seconds += s.images * parts_of(s.groups, lanes)
-                        * (parts_of(s.src_positions, lanes) + parts_of(s.dst_positions, lanes))
-                        * block_seconds
-                    + s.images * parts_of(s.groups, pair) * piece_seconds;
-    // Planes of a block that leave L2 before they are used, and results before they leave.
-    constexpr double kept = 2560 << 10, again = 0.025e-9;
-    const double bytes = s.size * (s.src_positions + s.dst_positions);
-    if (!s.weights && number(block_of(s.p, k)) * bytes > kept)
-        cost.seconds += s.maps * bytes * again;
+    const double image = number(block) * s.size * std::max(s.src_positions, s.dst_positions);
+    const double most = number(most_ranges(s.p)),
+                 ranges = std::min(most, parts_of(image, number(rows_bytes)));
+    const double again =
+        (ranges - 1) * number((rows.kernel - 1) * rows.dilation) / number(rows.src);
+    cost.seconds +=
+        s.images * parts_of(s.groups, lanes)
+            * (parts_of((1 + again) * s.src_positions, lanes) + parts_of(s.dst_positions, lanes))
+            * block_seconds
+        + s.images * parts_of(s.groups, pair) * ranges * piece_seconds;
     // The drivers of planes write results that exceed the caches past them.
     constexpr double byte_seconds = 0.03e-9;
     const double written = s.maps * s.out_positions * s.size;
     if (!s.weights && written > nominal_cache / 2) cost.seconds += written * byte_seconds;
-    cost.bytes = 2 * number(piece_bytes);
-    cost.pieces = s.images * parts_of(s.groups, pair);
+    cost.bytes = 2 * number(rows_bytes);
+    cost.pieces = s.images * parts_of(s.groups, pair) * most;
     return cost;
 }
 
@@ -117,10 +144,11 @@ turned_planes::turned_planes(
     : p_(p), kernels_(kernels), src_positions_(positions_of(p, &conv::axis::src)),
       dst_positions_(positions_of(p, &conv::axis::dst)),
       taps_(positions_of(p, &conv::axis::kernel)), block_(block_of(p, kernels)),
-      blocks_(div_up(p.groups, block_)) {
+      blocks_(div_up(p.groups, block_)), axis_(cut_axis(p)) {
     choose_pieces(std::max(threads, 1));
-    inner_[0] = make_inner(images_, workspace_limit);
-    if (p.mb % images_ > 0) inner_[1] = make_inner(p.mb % images_, workspace_limit);
+    for (row_range &r : ranges_) r.plan = find_inner(images_, r.axis, workspace_limit);
+    if (p.mb % images_ > 0)
+        rest_plan_ = find_inner(p.mb % images_, ranges_[0].axis, workspace_limit);
     for (const inner &one : inner_) {
         if (one.data) inner_bytes_ = std::max(inner_bytes_, one.data->workspace());
         if (one.weights) inner_bytes_ = std::max(inner_bytes_, one.weights->workspace());
@@ -134,38 +162,117 @@ turned_planes::turned_planes(
 void turned_planes::choose_pieces(int threads) {
     const dim image =
         block_ * static_cast<dim>(size_of(p_.type)) * std::max(src_positions_, dst_positions_);
+    const dim most = most_ranges(p_), fewest = std::min(div_up(image, rows_bytes), most);
     dim wanted = threads > 1 ? div_up(tasks_per_thread * threads, blocks_) : 1;
-    if (gradient()) {
-        const dim most = std::clamp<dim>(partials_most / (4 * blocks_ * block_floats()), 1, p_.mb);
-        const int cut = cut_threads(p_, kernels_);
-        wanted = fair_parts(p_.mb, blocks_, 1, most, cut);
-        if (share_of_parts(wanted, p_.mb, blocks_, 1, cut) < fair_enough) wanted = most;
-    }
-    const dim fewest = div_up(p_.mb, std::clamp<dim>(piece_bytes / image, 1, p_.mb));
-    images_ = div_up(p_.mb, std::clamp(wanted, fewest, p_.mb));
-    pieces_ = div_up(p_.mb, images_);
+    if (gradient())
+        wanted = choose_parts(fewest, most);
+    else
+        cut_rows(std::clamp(div_up(wanted, p_.mb), fewest, most));
+    const auto ranges = static_cast<dim>(ranges_.size());
+    const dim groups = div_up(p_.mb, std::clamp<dim>(piece_bytes / image, 1, p_.mb));
+    images_ = ranges > 1 ? 1 : div_up(p_.mb, std::clamp(wanted, groups, p_.mb));
+    pieces_ = div_up(p_.mb, images_) * ranges;
     parts_ = gradient() ? std::min(wanted, pieces_) : pieces_;
 }
 
-turned_planes::inner turned_planes::make_inner(dim images, std::size_t workspace_limit) const {
-    const conv::problem q = turned_problem(p_, block_, images);
+/// Of a weights gradient, by the problem alone: as few ranges of rows as share the parts out well.
+dim turned_planes::choose_parts(dim fewest, dim most) {
+    constexpr double well = 0.8;
+    const int cut = cut_threads(p_, kernels_);
+    const dim limit = std::max<dim>(partials_most / (4 * blocks_ * block_floats()), 1);
+    dim best_ranges = fewest, best_parts = 1;
+    double best = 0;
+    for (dim ranges = fewest; ranges <= most && best < well; ++ranges) {
+        const dim units = p_.mb * ranges, all = std::min(limit, units);
+        dim parts = fair_parts(units, blocks_, 1, all, cut);
+        double share = share_of_parts(parts, units, blocks_, 1, cut);
+        if (share < fair_enough) share = share_of_parts(parts = all, units, blocks_, 1, cut);
+        if (share > best) best = share, best_ranges = ranges, best_parts = parts;
+    }
+    cut_rows(best_ranges);
+    return best_parts;
+}
+
+/// Into so many ranges, or one where some would read nothing, or begin beyond what they read.
+void turned_planes::cut_rows(dim ranges) {
+    const conv::axis &x = p_.x[axis_];
+    const dim length = forward_rows() ? x.dst : x.src, read = forward_rows() ? x.src : x.dst;
+    const dim reach = (x.kernel - 1) * x.dilation;
+    for (dim i = 0; i < ranges; ++i) {
+        row_range r{};
+        r.out = length * i / ranges;
+        r.out_rows = length * (i + 1) / ranges - r.out;
+        const dim last = r.out + r.out_rows - 1;
+        dim end;
+        if (forward_rows()) {
+            r.in = r.out * x.stride - x.pad;
+            end = last * x.stride - x.pad + reach + 1;
+        } else {
+            r.in = -div_down(reach - r.out - x.pad, x.stride);
+            end = div_down(last + x.pad, x.stride) + 1;
+        }
+        r.in = std::clamp<dim>(r.in, 0, read);
+        r.in_rows = std::clamp<dim>(end, 0, read) - r.in;
+        r.axis = x;
+        r.axis.src = forward_rows() ? r.in_rows : r.out_rows;
+        r.axis.dst = forward_rows() ? r.out_rows : r.in_rows;
+        r.axis.pad =
+            forward_rows() ? x.pad - r.out * x.stride + r.in : x.pad + r.out - r.in * x.stride;
+        ranges_.push_back(r);
+        if (ranges > 1 && (r.in_rows <= 0 || r.axis.pad < 0)) {
+            ranges_.clear();
+            return cut_rows(1);
+        }
+    }
+    if (ranges == 1) ranges_[0] = {0, length, 0, read, x, 0};
+}
+
+std::size_t turned_planes::find_inner(
+    dim images, const conv::axis &axis, std::size_t workspace_limit) {
+    for (std::size_t i = 0; i < inner_.size(); ++i)
+        if (inner_[i].images == images && inner_[i].axis == axis) return i;
+    const conv::problem q = turned_problem(p_, block_, images, axis);
+    inner made{images, axis, nullptr, nullptr};
     if (gradient())
-        return {
-            nullptr, std::make_unique<const depthwise_weights>(q, kernels_, 1, workspace_limit)};
-    return {std::make_unique<const depthwise_data>(q, kernels_, 1, workspace_limit), nullptr};
+        made.weights = std::make_unique<const depthwise_weights>(q, kernels_, 1, workspace_limit);
+    else
+        made.data = std::make_unique<const depthwise_data>(q, kernels_, 1, workspace_limit);
+    inner_.push_back(std::move(made));
+    return inner_.size() - 1;
 }
 
 turned_planes::piece turned_planes::make_piece(dim block, dim index) const {
-    const dim channel = block * block_, image = index * images_;
-    return {
-        channel, std::min(block_, p_.groups - channel), image, std::min(images_, p_.mb - image)};
+    const auto ranges = static_cast<dim>(ranges_.size());
+    const dim channel = block * block_, image = index / ranges * images_;
+    return {channel, std::min(block_, p_.groups - channel), image, std::min(images_, p_.mb - image),
+        index % ranges};
+}
+
+turned_planes::run turned_planes::src_run(const piece &part) const {
+    const row_range &r = ranges_[static_cast<std::size_t>(part.range)];
+    const dim each = src_positions_ / p_.x[axis_].src;
+    return forward_rows() ? run{r.in * each, r.in_rows * each}
+                          : run{r.out * each, r.out_rows * each};
+}
+
+turned_planes::run turned_planes::dst_run(const piece &part) const {
+    const row_range &r = ranges_[static_cast<std::size_t>(part.range)];
+    const dim each = dst_positions_ / p_.x[axis_].dst;
+    return forward_rows() ? run{r.out * each, r.out_rows * each}
+                          : run{r.in * each, r.in_rows * each};
 }
 
 turned_planes::scratch turned_planes::lay_out(memory_walk &memory) const {
     const dim row = images_ * block_ * static_cast<dim>(size_of(p_.type));
     scratch s{};
-    s.src = memory.take_lines<char>(row * src_positions_);
-    s.dst = memory.take_lines<char>(row * dst_positions_);
+    dim src = 0, dst = 0;
+    for (std::size_t i = 0; i < ranges_.size(); ++i) {
+        const piece any{0, 0, 0, 0, static_cast<dim>(i)};
+        src = std::max(src, src_run(any).count);
+        dst = std::max(dst, dst_run(any).count);
+    }
+    s.src = memory.take_lines<char>(row * src);
+    s.dst = memory.take_lines<char>(row * dst);
     s.weights = memory.take_lines<char>(4 * taps_ * block_);
     s.bias = memory.take_lines<char>(4 * block_);
     s.inner = memory.take_lines<char>(static_cast<dim>(inner_bytes_));
@@ -188,23 +295,24 @@ std::size_t turned_planes::workspace() const {
     return results_bytes() + scratch_bytes() * static_cast<std::size_t>(workers_);
 }
 
-void turned_planes::turn_in(
-    const void *in, const conv::data_strides &s, dim positions, const piece &part, char *to) const {
+void turned_planes::turn_in(const void *in, const conv::data_strides &s, const run &positions,
+    const piece &part, char *to) const {
     const dim size = static_cast<dim>(size_of(p_.type));
-    const char *from =
-        static_cast<const char *>(in) + size * (part.image * s.n + part.channel * s.c);
+    const char *from = static_cast<const char *>(in)
+                       + size * (part.image * s.n + part.channel * s.c + positions.first);
     for (dim n = 0; n < part.images; ++n)
-        kernels_.transpose({from + n * size * s.n, size * s.c, part.channels, positions, size,
-            to + n * size * positions * block_, size * block_});
+        kernels_.transpose({from + n * size * s.n, size * s.c, part.channels, positions.count, size,
+            to + n * size * positions.count * block_, size * block_});
 }
 
-void turned_planes::turn_out(const char *from, dim positions, const piece &part, void *out,
+void turned_planes::turn_out(const char *from, const run &positions, const piece &part, void *out,
     const conv::data_strides &s) const {
     const dim size = static_cast<dim>(size_of(p_.type));
-    char *to = static_cast<char *>(out) + size * (part.image * s.n + part.channel * s.c);
+    char *to =
+        static_cast<char *>(out) + size * (part.image * s.n + part.channel * s.c + positions.first);
     for (dim n = 0; n < part.images; ++n)
-        kernels_.transpose({from + n * size * positions * block_, size * block_, positions,
-            part.channels, size, to + n * size * s.n, size * s.c});
+        kernels_.transpose({from + n * size * positions.count * block_, size * block_,
+            positions.count, part.channels, size, to + n * size * s.n, size * s.c});
 }
 
 /// Channels that do not exist get zeros.
@@ -233,13 +341,13 @@ void turned_planes::run_piece(
     copy_weights(data, part, mine);
     const executor alone(nullptr, 1);
     if (p_.what == conv::pass::forward) {
-        turn_in(data.src, p_.src, src_positions_, part, mine.src);
+        turn_in(data.src, p_.src, src_run(part), part, mine.src);
         inner_of(part).data->execute(turned, mine.inner, alone);
-        turn_out(mine.dst, dst_positions_, part, data.dst, p_.dst);
+        turn_out(mine.dst, dst_run(part), part, data.dst, p_.dst);
     } else {
-        turn_in(data.dst, p_.dst, dst_positions_, part, mine.dst);
+        turn_in(data.dst, p_.dst, dst_run(part), part, mine.dst);
         inner_of(part).data->execute(turned, mine.inner, alone);
-        turn_out(mine.src, src_positions_, part, data.src, p_.src);
+        turn_out(mine.src, src_run(part), part, data.src, p_.src);
     }
 }
 
@@ -253,8 +361,8 @@ void turned_planes::sum_part(
     turned.weights = sums;
     for (dim i = pieces_ * part / parts_; i < pieces_ * (part + 1) / parts_; ++i) {
         const piece now = make_piece(block, i);
-        turn_in(data.src, p_.src, src_positions_, now, mine.src);
-        turn_in(data.dst, p_.dst, dst_positions_, now, mine.dst);
+        turn_in(data.src, p_.src, src_run(now), now, mine.src);
+        turn_in(data.dst, p_.dst, dst_run(now), now, mine.dst);
         inner_of(now).weights->execute_alone(turned, mine.inner);
     }
 }
@@ -306,17 +414,21 @@ void turned_planes::execute(
 /// What a task costs, as modelled.
 task_cost turned_planes::cost_of(dim index) const {
     const dim part = index % parts_;
-    const dim first = pieces_ * part / parts_ * images_,
-              last = std::min(pieces_ * (part + 1) / parts_ * images_, p_.mb);
-    const auto size = static_cast<double>(size_of(p_.type)),
-               maps = static_cast<double>(block_ * (last - first)),
-               src = static_cast<double>(src_positions_), dst = static_cast<double>(dst_positions_),
-               taps = static_cast<double>(taps_);
-    const double macs = maps * taps * dst;
-    if (gradient())
-        return {macs, size * maps * (src + dst), 4 * static_cast<double>(block_floats())};
-    if (p_.what == conv::pass::forward) return {macs, size * maps * src, size * maps * dst};
-    return {macs, size * maps * dst, size * maps * src};
+    dim src = 0, dst = 0;  // positions
+    for (dim i = pieces_ * part / parts_; i < pieces_ * (part + 1) / parts_; ++i) {
+        const piece now = make_piece(0, i);
+        src += now.images * src_run(now).count;
+        dst += now.images * dst_run(now).count;
+    }
+    const auto read = static_cast<double>(size_of(p_.type)) * static_cast<double>(block_ * src),
+               met = static_cast<double>(size_of(p_.type)) * static_cast<double>(block_ * dst);
+    const dim rows = p_.what == conv::pass::backward_data
+                         ? div_up(src, p_.x[0].stride * p_.x[1].stride * p_.x[2].stride)
+                         : dst;
+    const double macs = static_cast<double>(block_ * taps_ * rows);
+    if (gradient()) return {macs, read + met, 4 * static_cast<double>(block_floats())};
+    if (p_.what == conv::pass::forward) return {macs, read, met};
+    return {macs, met, read};
 }
 
 work_list turned_planes::work() const {
@@ -337,7 +449,8 @@ work_list turned_planes::work() const {
 std::string turned_planes::describe() const {
     const auto n = [](dim v) { return std::to_string(v); };
     return "blocks of " + n(block_) + " channels turned, " + n(images_)
-           + " images at a time, parts " + n(gradient() ? parts_ : 1) + ", tasks " + n(tasks());
+           + " images at a time, rows in " + n(static_cast<dim>(ranges_.size())) + " ranges, parts "
+           + n(gradient() ? parts_ : 1) + ", tasks " + n(tasks());
 }
 
 }  // namespace convgrad::cpu

@@ -236,6 +236,44 @@ TEST(depthwise, pieces_of_turned_planes) {
         }
 }
 
+// Rows that are cut for threads, or because an image is large: strides that do not divide, taps
+// that reach beyond both ends, other axes; the bits are those of one thread.
+TEST(depthwise, rows_of_turned_planes) {
+    workbench bench;
+    const auto same_on_many_threads = [&](const problem &p, const kind &k, std::uint64_t seed) {
+        bench.load(p, fill::reals, seed);
+        for (const isa set : usable_fma_isas()) {
+            bench.run({.max_isa = set, .threads = 1, .algorithm = k.algorithm});
+            const auto alone = bench.output_bytes();
+            for (const int threads : {2, 5, 64}) {
+                bench.run({.max_isa = set, .threads = threads, .algorithm = k.algorithm});
+                ASSERT_EQ(bench.output_bytes(), alone) << threads << ' ' << to_text(p);
+            }
+        }
+    };
+    const struct {
+        conv::axis d, h, w;
+    } sizes[] = {{{}, make_axis(61, 3, 1, 1, 1, 1), make_axis(70, 3, 1, 1, 1, 1)},
+        {{}, make_axis(45, 7, 1, 1, 3, 3), make_axis(9, 7, 1, 1, 3, 3)},
+        {{}, make_axis(64, 5, 2, 1, 2, 1), make_axis(11, 5, 2, 1, 2, 1)},
+        {{}, make_axis(50, 2, 3, 1, 0, 1), make_axis(7, 1, 1, 1, 0, 0)},
+        {{}, make_axis(30, 3, 1, 6, 9, 9), make_axis(8, 3, 1, 2, 2, 2)},
+        {make_axis(33, 3, 1, 1, 1, 1), make_axis(6, 3, 1, 1, 1, 1), make_axis(5, 3, 2, 1, 1, 1)},
+        {{}, {}, make_axis(3000, 9, 1, 1, 4, 4)}};
+    for (const auto &s : sizes) {
+        for_each_case(1, 21, 1, [&](problem p, const kind &k, std::uint64_t seed) {
+            if (k.algorithm != "turned.fma") return;
+            p.x[0] = s.d;
+            p.x[1] = s.h;
+            p.x[2] = s.w;
+            expect_exact(bench, p, k, seed);
+            set_layouts(p, k, weights_layout::oix);
+            same_on_many_threads(p, k, seed);
+        });
+        if (HasFatalFailure()) return;
+    }
+}
+
 TEST(depthwise, wide_rows) {
     workbench bench;
     for_each_case(1, 2, 1, [&](problem p, const kind &k, std::uint64_t seed) {
