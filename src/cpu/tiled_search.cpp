@@ -123,14 +123,10 @@ void tiled_search::choose_workers(int threads, std::size_t workspace_limit) {
         std::min<dim>({std::max(threads, 1), tasks_, static_cast<dim>(rest / scratch_bytes())}));
 }
 
-/// Whether workers would pack the same weights, for longer than it takes to wait for each other. A
-/// few workers gain nothing: what others have packed lies in their caches, and comes as slowly as
-/// it is packed (two workers, 1×1 layers of 112 to 2,048 channels: 0.83 to 0.96 of the speed, Zen
-/// 5).
+/// Whether workers would pack the same weights, for longer than it takes to wait for each other.
 bool tiled_search::worth_sharing() const {
     constexpr double pack_bytes = 5e9, wait = 5e-6;
-    constexpr int few = 4;
-    if (workers_ <= few || share_weights_ || !keep_weights_ || shared_pieces() < workers_)
+    if (share_weights_ || !keep_weights_ || workers_ == 1 || shared_pieces() < workers_)
         return false;
     const double weights = static_cast<double>(taps_ * roles_.in_c * panels_per_block_)
                            * static_cast<double>(panel_width())

@@ -93,11 +93,11 @@ TEST(shared_weights, workspace_is_kept) {
     problem p = sized(pass::forward, data_type::f32, 16, 1, 1024, 512);
     p.x[2] = make_axis(49, 1, 1, 1, 0, 0);
     set_layouts(p, data_layout::nxc, weights_layout::xio, data_layout::nxc);
-    const auto roomy = cpu::make_plan(p, {.threads = 8, .only_algorithm = "tiled.fma"});
+    const auto roomy = cpu::make_plan(p, {.threads = 2, .only_algorithm = "tiled.fma"});
     EXPECT_NE(roomy->describe().find("weights packed before"), std::string::npos);
     for (std::size_t limit = roomy->workspace(); limit > 64 << 10; limit -= limit / 4) {
         const auto plan =
-            cpu::make_plan(p, {.threads = 8, .workspace = limit, .only_algorithm = "tiled.fma"});
+            cpu::make_plan(p, {.threads = 2, .workspace = limit, .only_algorithm = "tiled.fma"});
         EXPECT_LE(plan->workspace(), limit);
     }
 }
