@@ -107,10 +107,8 @@ void folded_data::choose_groups() {
 void folded_data::choose_panels() {
     constexpr dim long_sum = 128, tall = 2;  // products; vectors
     const dim columns = div_up(out_block(), kernels_.lanes);
-    const dim phases =
-        static_cast<dim>(walk_[0].phases.size() * walk_[1].phases.size() * walk_[2].phases.size());
     const bool is_long = kernels_.format == operand_format::dot2
-                         && count_taps(walk_) * in_block() >= long_sum * phases;
+                         && count_taps(walk_) * in_block() >= long_sum * count_phases(walk_);
     const dim widest = widest_vectors(kernels_), most = is_long ? std::min(widest, tall) : widest;
     vectors_ = static_cast<int>(div_up(columns, div_up(columns, most)));
     panels_ = div_up(out_block(), panel_width());

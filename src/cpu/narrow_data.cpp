@@ -84,11 +84,7 @@ void narrow_data::choose(int threads) {
     chunks_ = div_up(roles_.in_c, k_chunk_);
     const dim widest = std::max(roles_.in_c, roles_.out_c);
     groups_ = chunks_ > 1 ? 1 : std::clamp<dim>(channels_wanted / widest, 1, p_.groups);
-    dim each = 4 * groups_
-               * (units(k_chunk_)
-                   + roles_.out_c
-                         * static_cast<dim>(walk_[0].phases.size() * walk_[1].phases.size()
-                                            * walk_[2].phases.size()));
+    dim each = 4 * groups_ * (units(k_chunk_) + roles_.out_c * count_phases(walk_));
     if (in_quads() || in_vectors()) {  // a row of C at a time, and whole lines of 16-bit values too
         if (roles_.in.c == 1) groups_ = std::min(kernels_.k_per_unit * groups_, p_.groups);
         each = 4 * groups_ * units(roles_.in_c);

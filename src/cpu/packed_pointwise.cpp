@@ -26,10 +26,8 @@ constexpr dim unit_steps = 4;          // of a unit: rows of 256 bytes are read 
 
 }  // namespace
 
-struct packed_pointwise::task {
+struct packed_pointwise::task : pointwise_range {
     const conv::buffers *data;
-    dim n, group, x0, count;
-    dim next;  // task that follows; negative: none is known
 };
 
 packed_pointwise::packed_pointwise(const conv::problem &p, const kernel_set &kernels,
@@ -51,27 +49,26 @@ packed_pointwise::packed_pointwise(const conv::problem &p, const kernel_set &ker
         const double share = fair_share_on(tiles * p.mb * p.groups, skew, wanted);
         if (share <= best) continue;
         best = share;
-        tile_ = tile;
+        cut_.set_tile(p, tile);
         if (share >= fair_enough) break;
     }
-    tiles_ = div_up(positions, tile_);
-    tasks_ = p.groups * p.mb * tiles_;
     if (exact != nullptr) exact_.reset(new packed_pointwise(*this, *exact));
     const std::size_t bytes = scratch_bytes();
     check_workspace("convolution", bytes, workspace_limit);
-    workers_ = static_cast<int>(
-        std::min<dim>({std::max(threads, 1), tasks_, static_cast<dim>(workspace_limit / bytes)}));
+    cut_.workers = static_cast<int>(std::min<dim>(
+        {std::max(threads, 1), cut_.tasks, static_cast<dim>(workspace_limit / bytes)}));
 }
 
 packed_pointwise::packed_pointwise(const packed_pointwise &like, const kernel_set &kernels)
-    : p_(like.p_), kernels_(kernels), roles_(like.roles_), direct_(false), unit_(like.unit_),
-      tile_(like.unit_) {}
+    : p_(like.p_), kernels_(kernels), roles_(like.roles_), direct_(false), unit_(like.unit_) {
+    cut_.tile = unit_;
+}
 
 packed_pointwise::scratch packed_pointwise::lay_out(memory_walk &memory) const {
     scratch s;
     s.weights = memory.take_lines<char>(4 * k_units() * roles_.out_c);
-    s.patch = memory.take_lines<char>(tile_ / unit_ * k_units() * k_pitch());
-    s.ranges = memory.take_lines<value_range>(tile_ / unit_);
+    s.patch = memory.take_lines<char>(cut_.tile / unit_ * k_units() * k_pitch());
+    s.ranges = memory.take_lines<value_range>(cut_.tile / unit_);
     s.c = memory.take_lines<float>(kernels_.max_m[vectors] * step());
     s.bias = memory.take_lines<float>(roles_.out_c);
     if (exact_) s.exact = memory.take_lines<char>(static_cast<dim>(exact_->scratch_bytes()));
@@ -83,7 +80,7 @@ std::size_t packed_pointwise::scratch_bytes() const {
 }
 
 std::size_t packed_pointwise::workspace() const {
-    return scratch_bytes() * static_cast<std::size_t>(workers_);
+    return scratch_bytes() * static_cast<std::size_t>(cut_.workers);
 }
 
 dim packed_pointwise::step() const {
@@ -109,57 +106,25 @@ packed_pointwise::channel_block packed_pointwise::block(dim b) const {
 }
 
 packed_pointwise::task packed_pointwise::make_task(const conv::buffers &data, dim index) const {
-    task t{};
-    t.data = &data;
-    t.next = index + 1 < tasks_ ? index + 1 : -1;
-    t.x0 = index % tiles_ * tile_;
-    t.count = std::min(tile_, p_.x[2].src - t.x0);
-    index /= tiles_;
-    t.n = index % p_.mb;
-    t.group = index / p_.mb;
-    return t;
+    return {cut_.range(p_, index), &data};
 }
 
 work_list packed_pointwise::work() const {
-    work_list list;
-    list.macs_per_second = nominal_speed(kernels_);
-    list.stages.push_back(
-        {"tiles", tasks_, workers_, [this](dim index, dim before) {
-             const conv::buffers none;
-             const task t = make_task(none, index);
-             const auto in = static_cast<double>(roles_.in_c),
-                        out = static_cast<double>(roles_.out_c);
-             const auto count = static_cast<double>(t.count);
-             const bool held = before >= 0 && make_task(none, before).group == t.group;
-             return task_cost{static_cast<double>(round_up_to(t.count, kernels_.lanes)) * in * out,
-                 2 * (count * in + (held ? 0 : in * out)), 2 * count * out};
-         }});
-    return list;
+    return cut_.work(p_, kernels_);
 }
 
 void packed_pointwise::execute(
     const conv::buffers &data, char *workspace, const executor &threads) const {
-    const data_walk all = start(data, workspace, threads);
-    for_each_task(threads.limited(workers_), tasks_, [&](int worker, dim index) {
-        const dim unit = index % all.units, group = index / all.units;
-        all.run(worker, {unit, unit + 1, group, group + 1});
-    });
+    cut_.execute(start(data, workspace, threads), threads);
 }
 
 data_walk packed_pointwise::start(
     const conv::buffers &data, char *workspace, const executor & /*threads*/) const {
-    // They change with every task: what a worker holds serves its next one.
-    const auto workers = std::make_shared<std::vector<scratch>>();
+    std::vector<scratch> workers;
     memory_walk memory(workspace);
-    for (int w = 0; w < workers_; ++w) workers->push_back(lay_out(memory));
-    const dim units = tasks_ / std::max<dim>(p_.groups, 1);
-    return {units, p_.groups, workers_,
-        [this, &data, workers, units](int worker, const walk_piece &piece) {
-            for (dim group = piece.first_block; group < piece.last_block; ++group)
-                for (dim unit = piece.first; unit < piece.last; ++unit)
-                    run_task((*workers)[static_cast<std::size_t>(worker)],
-                        make_task(data, group * units + unit));
-        }};
+    for (int w = 0; w < cut_.workers; ++w) workers.push_back(lay_out(memory));
+    return cut_.walk(p_, std::move(workers),
+        [this, &data](scratch &s, dim index) { run_task(s, make_task(data, index)); });
 }
 
 const char *packed_pointwise::input_of(const task &t) const {
@@ -302,10 +267,10 @@ void packed_pointwise::store(
 }
 
 std::string packed_pointwise::describe() const {
-    return "tile " + std::to_string(tile_) + " in units of " + std::to_string(unit_)
+    return "tile " + std::to_string(cut_.tile) + " in units of " + std::to_string(unit_)
            + ", vectors along positions, " + std::to_string(roles_.in_c) + " to "
            + std::to_string(roles_.out_c) + " channels, results where they lie, tasks "
-           + std::to_string(tasks_);
+           + std::to_string(cut_.tasks);
 }
 
 }  // namespace convgrad::cpu

@@ -12,6 +12,7 @@
 #include "cpu/memory_walk.hpp"
 #include "cpu/parallel.hpp"
 #include "cpu/phases.hpp"
+#include "cpu/pointwise_cut.hpp"
 #include "cpu/streaming.hpp"
 #include "cpu/work_cut.hpp"
 
@@ -28,15 +29,13 @@ public:
     [[nodiscard]] std::string describe() const;
     [[nodiscard]] work_list work() const;
     void execute(const conv::buffers &data, char *workspace, const executor &threads) const;
-    [[nodiscard]] bool joins() const { return tasks_ > 0; }
+    [[nodiscard]] bool joins() const { return cut_.tasks > 0; }
     [[nodiscard]] data_walk start(
         const conv::buffers &data, char *workspace, const executor &threads) const;
 
 private:
     struct task;
-    struct channel_block {
-        dim first, count;  // output channels
-    };
+    using channel_block = pointwise_block;
     /// Of one worker.
     struct scratch {
         char *weights = nullptr;  // of a block of output channels [unit][channel], then the next
@@ -75,11 +74,8 @@ private:
     data_roles roles_;
     bool streams_ = exceeds_caches(p_);  // results go past the caches where they can
     bool direct_;                        // results leave the kernel as they are
-    dim unit_ = 1;   // positions whose values are looked at together, however tasks are cut
-    dim tile_ = 1;   // positions of a task
-    dim tiles_ = 1;  // of an image
-    dim tasks_ = 0;
-    int workers_ = 1;
+    dim unit_ = 1;  // positions whose values are looked at together, however tasks are cut
+    pointwise_cut cut_;
     std::unique_ptr<packed_pointwise> exact_;
 };
 

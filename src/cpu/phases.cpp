@@ -46,6 +46,10 @@ bool taps_side_by_side(const conv::problem &p) {
     return pitch > 1 && std::min(p.weights.i, p.weights.o) == pitch;
 }
 
+dim count_phases(const axis_walk (&walk)[3]) {
+    return static_cast<dim>(walk[0].phases.size() * walk[1].phases.size() * walk[2].phases.size());
+}
+
 dim count_taps(const axis_walk (&walk)[3]) {
     dim all = 1;
     for (const axis_walk &w : walk) {

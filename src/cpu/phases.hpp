@@ -28,6 +28,8 @@ phase_list list_phases(const axis_walk (&walk)[3], const axis_patch (&patch)[3],
 /// Whether the taps of a filter lie side by side in their natural order (OIX, IOX).
 bool taps_side_by_side(const conv::problem &p);
 
+/// Combinations of a phase per axis.
+dim count_phases(const axis_walk (&walk)[3]);
 /// Taps of all phases.
 dim count_taps(const axis_walk (&walk)[3]);
 /// Positions of the longest phase.

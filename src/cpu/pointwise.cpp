@@ -83,12 +83,10 @@ struct pointwise_data::scratch : worker_memory {
     fetch_ahead ahead;  // input of the next task
 };
 
-struct pointwise_data::task {
+struct pointwise_data::task : pointwise_range {
     const conv::buffers *data;
-    dim n, group, x0, count;
     const float *in;  // channel 0 of the group
     float *out;
-    dim next;  // task that follows; negative: none is known
 };
 
 pointwise_data::pointwise_data(
@@ -99,20 +97,20 @@ pointwise_data::pointwise_data(
     // Short ranges read all weights for a few positions. No sum depends on its range, so that it
     // may depend on the threads.
     const int wanted = std::min(threads, cut_threads(p, kernels));
-    for (tile_ = most; tile_ > step(); tile_ -= step()) {
-        tiles_ = div_up(positions, tile_);
-        const double skew = static_cast<double>(tiles_ * tile_) / static_cast<double>(positions);
-        if (fair_share(tiles_ * p.mb * p.groups, skew, wanted) >= fair_enough) break;
+    dim tile = most;
+    for (; tile > step(); tile -= step()) {
+        const dim tiles = div_up(positions, tile);
+        const double skew = static_cast<double>(tiles * tile) / static_cast<double>(positions);
+        if (fair_share(tiles * p.mb * p.groups, skew, wanted) >= fair_enough) break;
     }
-    tiles_ = div_up(positions, tile_);
-    tasks_ = p.groups * p.mb * tiles_;
+    cut_.set_tile(p, tile);
     copies_ = kernels.copies && blocks() > few_blocks && roles_.in_c > few_pages;
-    stretch_ = copies_ ? std::clamp(copy_bytes / (4 * roles_.in_c) / step() * step(), step(), tile_)
-                       : tile_;
+    stretch_ =
+        copies_ ? std::clamp(copy_bytes / (4 * roles_.in_c) / step() * step(), step(), tile) : tile;
     bytes_ = scratch_bytes(roles_, kernels, copied());
     check_workspace("convolution", bytes_, workspace_limit);
-    workers_ = static_cast<int>(
-        std::min<dim>({std::max(threads, 1), tasks_, static_cast<dim>(workspace_limit / bytes_)}));
+    cut_.workers = static_cast<int>(std::min<dim>(
+        {std::max(threads, 1), cut_.tasks, static_cast<dim>(workspace_limit / bytes_)}));
 }
 
 dim pointwise_data::step() const {
@@ -124,76 +122,39 @@ dim pointwise_data::copied() const {
 }
 
 std::size_t pointwise_data::workspace() const {
-    return bytes_ * static_cast<std::size_t>(workers_);
+    return bytes_ * static_cast<std::size_t>(cut_.workers);
 }
 
 pointwise_data::task pointwise_data::make_task(const conv::buffers &data, dim index) const {
-    task t{};
-    t.data = &data;
-    t.x0 = index % tiles_ * tile_;
-    t.count = std::min(tile_, p_.x[2].src - t.x0);
-    index /= tiles_;
-    t.n = index % p_.mb;
-    t.group = index / p_.mb;
+    task t{cut_.range(p_, index), &data, nullptr, nullptr};
+    t.in = input_of(t);
+    t.out = static_cast<float *>(roles_.output(data)) + t.n * roles_.out.n
+            + t.group * roles_.out_c * roles_.out.c + t.x0;
     return t;
 }
 
 work_list pointwise_data::work() const {
-    work_list list;
-    list.macs_per_second = nominal_speed(kernels_);
-    list.stages.push_back(
-        {"tiles", tasks_, workers_, [this](dim index, dim before) {
-             const conv::buffers none;
-             const task t = make_task(none, index);
-             const auto in = static_cast<double>(roles_.in_c),
-                        out = static_cast<double>(roles_.out_c);
-             const auto count = static_cast<double>(t.count);
-             const bool held = before >= 0 && make_task(none, before).group == t.group;
-             return task_cost{static_cast<double>(round_up_to(t.count, kernels_.lanes)) * in * out,
-                 4 * (count * in + (held ? 0 : in * out)), 4 * count * out};
-         }});
-    return list;
+    return cut_.work(p_, kernels_);
 }
 
 void pointwise_data::execute(
     const conv::buffers &data, char *workspace, const executor &threads) const {
-    const data_walk all = start(data, workspace, threads);
-    for_each_task(threads.limited(workers_), tasks_, [&](int worker, dim index) {
-        const dim unit = index % all.units, group = index / all.units;
-        all.run(worker, {unit, unit + 1, group, group + 1});
-    });
+    cut_.execute(start(data, workspace, threads), threads);
 }
 
 data_walk pointwise_data::start(
     const conv::buffers &data, char *workspace, const executor & /*threads*/) const {
-    // They change with every task: what a worker holds serves its next one.
-    const auto workers = std::make_shared<std::vector<scratch>>();
+    std::vector<scratch> workers;
     memory_walk memory(workspace);
-    for (int w = 0; w < workers_; ++w)
-        workers->push_back({lay_out(roles_, kernels_, copied(), memory), -1, {}});
-    const dim units = tasks_ / std::max<dim>(p_.groups, 1);
-    return {units, p_.groups, workers_,
-        [this, &data, workers, units](int worker, const walk_piece &piece) {
-            for (dim group = piece.first_block; group < piece.last_block; ++group)
-                for (dim unit = piece.first; unit < piece.last; ++unit) {
-                    const dim index = group * units + unit;
-                    task t = make_task(data, index);
-                    t.next = index + 1 < tasks_ ? index + 1 : -1;
-                    start_task((*workers)[static_cast<std::size_t>(worker)], data, t);
-                }
-        }};
+    for (int w = 0; w < cut_.workers; ++w)
+        workers.push_back({lay_out(roles_, kernels_, copied(), memory), -1, {}});
+    return cut_.walk(p_, std::move(workers),
+        [this, &data](scratch &s, dim index) { run_task(s, make_task(data, index)); });
 }
 
 const float *pointwise_data::input_of(const task &t) const {
     return static_cast<const float *>(roles_.input(*t.data)) + t.n * roles_.in.n
            + t.group * roles_.in_c * roles_.in.c + t.x0;
-}
-
-void pointwise_data::start_task(scratch &s, const conv::buffers &data, task t) const {
-    t.in = input_of(t);
-    t.out = static_cast<float *>(roles_.output(data)) + t.n * roles_.out.n
-            + t.group * roles_.out_c * roles_.out.c + t.x0;
-    run_task(s, t);
 }
 
 void pointwise_data::run_task(scratch &s, const task &t) const {
@@ -368,9 +329,9 @@ void pointwise_data::store(
 }
 
 std::string pointwise_data::describe() const {
-    return "tile " + std::to_string(tile_) + ", vectors along positions, "
+    return "tile " + std::to_string(cut_.tile) + ", vectors along positions, "
            + std::to_string(roles_.in_c) + " to " + std::to_string(roles_.out_c)
-           + " channels where they lie, tasks " + std::to_string(tasks_);
+           + " channels where they lie, tasks " + std::to_string(cut_.tasks);
 }
 
 }  // namespace convgrad::cpu

@@ -9,6 +9,7 @@
 #include "cpu/kernels/kernels.hpp"
 #include "cpu/parallel.hpp"
 #include "cpu/phases.hpp"
+#include "cpu/pointwise_cut.hpp"
 #include "cpu/streaming.hpp"
 #include "cpu/work_cut.hpp"
 
@@ -29,16 +30,14 @@ public:
     [[nodiscard]] std::string describe() const;
     [[nodiscard]] work_list work() const;
     void execute(const conv::buffers &data, char *workspace, const executor &threads) const;
-    [[nodiscard]] bool joins() const { return tasks_ > 0; }
+    [[nodiscard]] bool joins() const { return cut_.tasks > 0; }
     [[nodiscard]] data_walk start(
         const conv::buffers &data, char *workspace, const executor &threads) const;
 
 private:
     struct scratch;
     struct task;
-    struct channel_block {
-        dim first, count;  // output channels
-    };
+    using channel_block = pointwise_block;
 
     /// Positions of a task whose blocks are multiplied one after the other.
     struct stretch {
@@ -50,7 +49,6 @@ private:
     [[nodiscard]] dim blocks() const;  // of output channels
     [[nodiscard]] channel_block block(dim b) const;
     [[nodiscard]] task make_task(const conv::buffers &data, dim index) const;
-    void start_task(scratch &s, const conv::buffers &data, task t) const;
     void run_task(scratch &s, const task &t) const;
     void pack_weights(const scratch &s, const task &t) const;
     [[nodiscard]] bool streams(const task &t, dim x, dim count) const;
@@ -71,12 +69,9 @@ private:
     bool streams_ = exceeds_caches(p_);  // results go past the caches where they can
     bool buffered_;        // bias, add or ReLU: results do not leave the kernel as they are
     bool copies_ = false;  // the first block copies what it reads
-    dim tile_ = 1;         // positions of a task
     dim stretch_ = 1;      // positions of a stretch
-    dim tiles_ = 1;        // of an image
-    dim tasks_ = 0;
+    pointwise_cut cut_;
     std::size_t bytes_ = 0;  // of workspace, per worker
-    int workers_ = 1;
 };
 
 }  // namespace convgrad::cpu
