@@ -74,11 +74,12 @@ struct pointwise_cut {
         const conv::problem &p, std::vector<Scratch> memory, Run run) const {
         const auto shared = std::make_shared<std::vector<Scratch>>(std::move(memory));
         const dim units = tasks / std::max<dim>(p.groups, 1);
-        return {units, p.groups, workers, [shared, units, run](int worker, const walk_piece &piece) {
-                    for (dim group = piece.first_block; group < piece.last_block; ++group)
-                        for (dim unit = piece.first; unit < piece.last; ++unit)
-                            run((*shared)[static_cast<std::size_t>(worker)], group * units + unit);
-                }};
+        return {
+            units, p.groups, workers, [shared, units, run](int worker, const walk_piece &piece) {
+                for (dim group = piece.first_block; group < piece.last_block; ++group)
+                    for (dim unit = piece.first; unit < piece.last; ++unit)
+                        run((*shared)[static_cast<std::size_t>(worker)], group * units + unit);
+            }};
     }
 
     void execute(const data_walk &all, const executor &threads) const {

@@ -8,7 +8,7 @@
 namespace convgrad::cpu {
 namespace {
 
-constexpr dim least_rows = 8;            // of C: fewer do not hide what a task costs
+constexpr dim least_rows = 8;  // of C: fewer do not hide what a task costs
 // Taps for each that meets the input, from which on tiles of a short axis are counted one by one.
 constexpr double much_padding = 1.4;
 constexpr dim few_positions = 64;

@@ -412,11 +412,13 @@ TEST(allocation_failure_of, joint_passes) {
     for (const std::string_view format : {"NXC", "NCX"})
         for (const int threads : {1, 3}) {
             const bool last = format == "NXC";
-            const dims shape = last ? dims{8, 56, 56, 64} : dims{8, 64, 56, 56};
-            const dims filter = last ? dims{3, 3, 1, 64} : dims{64, 1, 3, 3};
+            // Planes of more channels would be turned, each gradient by itself.
+            const std::int64_t channels = last ? 64 : 3;
+            const dims shape = last ? dims{8, 56, 56, channels} : dims{43, channels, 112, 112};
+            const dims filter = last ? dims{3, 3, 1, channels} : dims{channels, 1, 3, 3};
             const attributes attrs{.pads_begin = {1, 1},
                 .pads_end = {1, 1},
-                .groups = 64,
+                .groups = channels,
                 .data_format = format,
                 .weights_format = last ? "XIO" : "OIX"};
             EXPECT_GT(fail_gradients(shape, shape, filter, attrs, threads), 3);
