@@ -211,23 +211,12 @@ value_range folded_data::pack_patch(const scratch &s, const task &t) const {
     const char *in = static_cast<const char *>(roles_.input(*t.data))
                      + size * (t.n * roles_.in.n + t.first_group * roles_.in_c * roles_.in.c);
     value_range range;
-    for (const auto &sd : patch_[0].segments)
-        for (dim d = 0; d < sd.count - (tile_[0] - t.length[0]); ++d)
-            for (const auto &sh : patch_[1].segments)
-                for (dim h = 0; h < sh.count - (tile_[1] - t.length[1]); ++h) {
-                    const dim x[2] = {(t.t0[0] + d) * walk_[0].in_step + sd.in,
-                        (t.t0[1] + h) * walk_[1].in_step + sh.in};
-                    // Rows outside are never read: their taps are left out.
-                    if (x[0] < 0 || x[0] >= walk_[0].in_length || x[1] < 0
-                        || x[1] >= walk_[1].in_length)
-                        continue;
-                    const char *from = in + size * (x[0] * roles_.in.x[0] + x[1] * roles_.in.x[1]);
-                    const dim row = (sd.at + d) * patch_[1].length + sh.at + h;
-                    if (t.inner[1] > 0)
-                        pack_ends(s, t, from, row);
-                    else
-                        range.merge(pack_row(s, t, from, row));
-                }
+    for_each_input_row(walk_, patch_, tile_, t, roles_.in, [&](dim offset, dim row) {
+        if (t.inner[1] > 0)
+            pack_ends(s, t, in + size * offset, row);
+        else
+            range.merge(pack_row(s, t, in + size * offset, row));
+    });
     return range;
 }
 

@@ -257,20 +257,8 @@ value_range folded_weights::pack_src(const scratch &s, const task &t) const {
     const char *in = static_cast<const char *>(t.data->src)
                      + size * (t.n * p_.src.n + t.group * p_.ic * p_.src.c);
     value_range range;
-    for (const auto &sd : patch_[0].segments)
-        for (dim d = 0; d < sd.count - (tile_[0] - t.length[0]); ++d)
-            for (const auto &sh : patch_[1].segments)
-                for (dim h = 0; h < sh.count - (tile_[1] - t.length[1]); ++h) {
-                    const dim x[2] = {(t.t0[0] + d) * walk_[0].in_step + sd.in,
-                        (t.t0[1] + h) * walk_[1].in_step + sh.in};
-                    // Rows outside are never read: their taps are left out.
-                    if (x[0] < 0 || x[0] >= walk_[0].in_length || x[1] < 0
-                        || x[1] >= walk_[1].in_length)
-                        continue;
-                    range.merge(
-                        pack_row(s, t, in + size * (x[0] * p_.src.x[0] + x[1] * p_.src.x[1]),
-                            (sd.at + d) * patch_[1].length + sh.at + h));
-                }
+    for_each_input_row(walk_, patch_, tile_, t, p_.src,
+        [&](dim offset, dim row) { range.merge(pack_row(s, t, in + size * offset, row)); });
     return range;
 }
 

@@ -32,9 +32,7 @@ struct packed_pointwise::task : pointwise_range {
 
 packed_pointwise::packed_pointwise(const conv::problem &p, const kernel_set &kernels,
     const kernel_set *exact, int threads, std::size_t workspace_limit)
-    : p_(p), kernels_(kernels), roles_(p),
-      direct_(!p.bias && !p.add && !p.relu && !p.accumulate && p.type == data_type::bf16
-              && kernels.format == operand_format::dot2) {
+    : p_(p), kernels_(kernels), roles_(p), direct_(!p.bias && !p.add && !p.relu && !p.accumulate) {
     const dim positions = p.x[2].src;
     const dim fits = patch_most / (4 * k_units()) / step();
     unit_ = std::clamp<dim>(fits, 1, unit_steps) * step();
@@ -240,28 +238,11 @@ void packed_pointwise::multiply(
 
 void packed_pointwise::store(
     const scratch &s, const task &t, const channel_block &rows, dim x, dim count) const {
-    const dim first = t.group * roles_.out_c + rows.first;
-    const dim size = static_cast<dim>(size_of(p_.type));
-    store_args args{};
+    store_args args = results_of(p_, roles_, *t.data, t, rows, x);
     args.c = s.c;
     args.c_cs = step();
-    args.c_xs = 1;
-    args.channels = rows.count;
     args.count = count;
-    args.out = static_cast<char *>(roles_.output(*t.data))
-               + size * (t.n * roles_.out.n + first * roles_.out.c + t.x0 + x);
-    args.type = p_.type;
-    args.cs = roles_.out.c;
-    args.xs = 1;
     args.bias = p_.bias ? s.bias + rows.first : nullptr;
-    args.add_cs = p_.add_strides.c;
-    args.add_xs = p_.add_strides.x[2];
-    if (p_.add)
-        args.add =
-            static_cast<const char *>(t.data->add)
-            + size * (t.n * p_.add_strides.n + first * p_.add_strides.c + (t.x0 + x) * args.add_xs);
-    args.accumulate = p_.accumulate;
-    args.relu = p_.relu;
     args.stream = streams_ && stores_lines(args);
     kernels_.store(args);
 }

@@ -305,25 +305,11 @@ void pointwise_data::multiply(scratch &s, const task &t, const channel_block &ro
 
 void pointwise_data::store(
     const scratch &s, const task &t, const channel_block &rows, dim x, dim count) const {
-    store_args args{};
+    store_args args = results_of(p_, roles_, *t.data, t, rows, x);
     args.c = s.c;
     args.c_cs = step();
-    args.c_xs = 1;
-    args.channels = rows.count;
     args.count = count;
-    args.out = t.out + rows.first * roles_.out.c + x;
-    args.type = p_.type;
-    args.cs = roles_.out.c;
-    args.xs = 1;
     args.bias = p_.bias ? s.bias + rows.first : nullptr;
-    args.add_cs = p_.add_strides.c;
-    args.add_xs = p_.add_strides.x[2];
-    if (p_.add)
-        args.add = static_cast<const float *>(t.data->add) + t.n * p_.add_strides.n
-                   + (t.group * roles_.out_c + rows.first) * p_.add_strides.c
-                   + (t.x0 + x) * args.add_xs;
-    args.accumulate = p_.accumulate;
-    args.relu = p_.relu;
     args.stream = streams(t, x, count);
     kernels_.store(args);
 }

@@ -11,6 +11,7 @@
 #include "cpu/kernels/kernels.hpp"
 #include "cpu/phases.hpp"
 #include "cpu/tasks.hpp"
+#include "cpu/tiled.hpp"
 #include "cpu/work_cut.hpp"
 
 namespace convgrad::cpu {
@@ -25,6 +26,17 @@ struct pointwise_range {
 struct pointwise_block {
     dim first, count;
 };
+
+/// How the results of a block leave from position x of a range on.
+inline store_args results_of(const conv::problem &p, const data_roles &roles,
+    const conv::buffers &data, const pointwise_range &r, const pointwise_block &rows, dim x) {
+    const auto at = [&](const conv::data_strides &s) {
+        return r.n * s.n + (r.group * roles.out_c + rows.first) * s.c + (r.x0 + x) * s.x[2];
+    };
+    store_args args = results_from(p, roles, data, at(roles.out), at(p.add_strides));
+    args.channels = rows.count;
+    return args;
+}
 
 struct pointwise_cut {
     dim tile = 1;   // positions of a task

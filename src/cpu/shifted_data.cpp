@@ -237,19 +237,8 @@ void shifted_data::pack_weights(scratch &s, const task &t) const {
 void shifted_data::pack_patch(const scratch &s, const task &t) const {
     const float *in = static_cast<const float *>(roles_.input(*t.data)) + t.n * roles_.in.n
                       + t.group * roles_.in_c * roles_.in.c;
-    for (const auto &sd : patch_[0].segments)
-        for (dim d = 0; d < sd.count - (tile_[0] - t.length[0]); ++d)
-            for (const auto &sh : patch_[1].segments)
-                for (dim h = 0; h < sh.count - (tile_[1] - t.length[1]); ++h) {
-                    const dim x[2] = {(t.t0[0] + d) * walk_[0].in_step + sd.in,
-                        (t.t0[1] + h) * walk_[1].in_step + sh.in};
-                    // Rows outside are never read: their taps are left out.
-                    if (x[0] < 0 || x[0] >= walk_[0].in_length || x[1] < 0
-                        || x[1] >= walk_[1].in_length)
-                        continue;
-                    pack_row(s, t, in + x[0] * roles_.in.x[0] + x[1] * roles_.in.x[1],
-                        (sd.at + d) * patch_[1].length + sh.at + h);
-                }
+    for_each_input_row(walk_, patch_, tile_, t, roles_.in,
+        [&](dim offset, dim row) { pack_row(s, t, in + offset, row); });
 }
 
 void shifted_data::pack_row(const scratch &s, const task &t, const float *in, dim row) const {
@@ -341,25 +330,14 @@ void shifted_data::sum_carefully(
 
 void shifted_data::store(
     const scratch &s, const task &t, const channel_block &rows, dim d, dim h) const {
-    store_args args{};
+    store_args args =
+        results_from(p_, roles_, *t.data, out_position(roles_.out, t, rows.first, d, h),
+            out_position(p_.add_strides, t, rows.first, d, h));
     args.c = s.c;
     args.c_cs = pitch_;
-    args.c_xs = 1;
     args.channels = rows.count;
     args.count = t.length[2];
-    args.out = static_cast<float *>(roles_.output(*t.data))
-               + out_position(roles_.out, t, rows.first, d, h);
-    args.type = p_.type;
-    args.cs = roles_.out.c;
-    args.xs = roles_.out.x[2];
     args.bias = p_.bias ? s.bias + rows.first : nullptr;
-    args.add_cs = p_.add_strides.c;
-    args.add_xs = p_.add_strides.x[2];
-    if (p_.add)
-        args.add = static_cast<const float *>(t.data->add)
-                   + out_position(p_.add_strides, t, rows.first, d, h);
-    args.accumulate = p_.accumulate;
-    args.relu = p_.relu;
     args.stream = streams_ && stores_lines(args);
     kernels_.store(args);
 }

@@ -130,6 +130,24 @@ void for_each_patch_row(const axis_walk (&walk)[3], const axis_patch (&patch)[3]
                     }
 }
 
+/// Calls body(offset in a tensor with strides `s`, row of the patch) for each row that a tile
+/// needs, rows whole; those outside the input are never read: their taps are left out.
+template <typename Body>
+void for_each_input_row(const axis_walk (&walk)[3], const axis_patch *patch, const dim (&tile)[3],
+    const tile_place &t, const conv::data_strides &s, Body &&body) {
+    for (const auto &sd : patch[0].segments)
+        for (dim d = 0; d < sd.count - (tile[0] - t.length[0]); ++d)
+            for (const auto &sh : patch[1].segments)
+                for (dim h = 0; h < sh.count - (tile[1] - t.length[1]); ++h) {
+                    const dim x[2] = {(t.t0[0] + d) * walk[0].in_step + sd.in,
+                        (t.t0[1] + h) * walk[1].in_step + sh.in};
+                    if (x[0] < 0 || x[0] >= walk[0].in_length || x[1] < 0
+                        || x[1] >= walk[1].in_length)
+                        continue;
+                    body(x[0] * s.x[0] + x[1] * s.x[1], (sd.at + d) * patch[1].length + sh.at + h);
+                }
+}
+
 /// Input elements along an axis.
 struct input_range {
     dim first, last;
@@ -199,6 +217,26 @@ inline dim list_runs(const axis_walk (&walk)[3], const conv_phase &f, const tile
             }
         }
     return runs;
+}
+
+/// How results of a data pass leave for elements from `out_at` on (of `add`: from `add_at` on),
+/// positions side by side in C. The caller adds C, channels, positions, bias and how lines are
+/// written.
+inline store_args results_from(const conv::problem &p, const data_roles &roles,
+    const conv::buffers &data, dim out_at, dim add_at) {
+    const dim size = static_cast<dim>(size_of(p.type));
+    store_args args{};
+    args.c_xs = 1;
+    args.type = p.type;
+    args.out = static_cast<char *>(roles.output(data)) + size * out_at;
+    args.cs = roles.out.c;
+    args.xs = roles.out.x[2];
+    if (p.add) args.add = static_cast<const char *>(data.add) + size * add_at;
+    args.add_cs = p.add_strides.c;
+    args.add_xs = p.add_strides.x[2];
+    args.accumulate = p.accumulate;
+    args.relu = p.relu;
+    return args;
 }
 
 /// Rough cycles of one k step of a block of C: multiply-adds, or loads where there are more of

@@ -61,18 +61,17 @@ dim most_ranges(const conv::problem &p) {
 /// What is computed of a piece: all channels of a block, whether they exist or not.
 conv::problem turned_problem(
     const conv::problem &whole, dim channels, dim images, const conv::axis &rows) {
-    conv::problem p = whole;
-    p.x[cut_axis(whole)] = rows;
-    conv::problem q = p;
+    conv::problem q = whole;
+    q.x[cut_axis(whole)] = rows;
     q.mb = images;
     q.groups = channels;
-    q.src = side_by_side(p, channels, &conv::axis::src);
-    q.dst = side_by_side(p, channels, &conv::axis::dst);
+    q.src = side_by_side(q, channels, &conv::axis::src);
+    q.dst = side_by_side(q, channels, &conv::axis::dst);
     q.weights.g = q.bias_stride = 1;
     dim next = channels;
-    for (std::size_t a = 3; a-- > 0; next *= p.x[a].kernel) q.weights.k[a] = next;
+    for (std::size_t a = 3; a-- > 0; next *= q.x[a].kernel) q.weights.k[a] = next;
     q.diff_bias = conv::bias_gradient::none;
-    if (p.what == conv::pass::backward_weights) {  // sums stay f32 until all images are in
+    if (q.what == conv::pass::backward_weights) {  // sums stay f32 until all images are in
         q.out_type = data_type::f32;
         q.accumulate = true;
     }
@@ -199,6 +198,8 @@ void turned_planes::cut_rows(dim ranges) {
     const conv::axis &x = p_.x[axis_];
     const dim length = forward_rows() ? x.dst : x.src, read = forward_rows() ? x.src : x.dst;
     const dim reach = (x.kernel - 1) * x.dilation;
+    ranges_.clear();
+    if (ranges == 1) return ranges_.push_back({0, length, 0, read, x, 0});
     for (dim i = 0; i < ranges; ++i) {
         row_range r{};
         r.out = length * i / ranges;
@@ -219,13 +220,9 @@ void turned_planes::cut_rows(dim ranges) {
         r.axis.dst = forward_rows() ? r.out_rows : r.in_rows;
         r.axis.pad =
             forward_rows() ? x.pad - r.out * x.stride + r.in : x.pad + r.out - r.in * x.stride;
+        if (r.in_rows <= 0 || r.axis.pad < 0) return cut_rows(1);
         ranges_.push_back(r);
-        if (ranges > 1 && (r.in_rows <= 0 || r.axis.pad < 0)) {
-            ranges_.clear();
-            return cut_rows(1);
-        }
     }
-    if (ranges == 1) ranges_[0] = {0, length, 0, read, x, 0};
 }
 
 std::size_t turned_planes::find_inner(
