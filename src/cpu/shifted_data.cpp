@@ -307,7 +307,7 @@ void shifted_data::multiply_block(
         args.last = width % kernels_.lanes;
         args.stream = direct && streams_ && on_lines(args.c, 4 * args.ldc, 4 * width);
         const bool asks = direct && !args.stream && x + step() < count;
-        args.fetch[0] = {bytes_at(args.c + step()), 4 * args.ldc, asks ? rows.count : 0};
+        args.fetch[0] = {new_lines(bytes_at(args.c + step())), 4 * args.ldc, asks ? rows.count : 0};
         kernels_.product(
             args, static_cast<int>(rows.count), static_cast<int>(div_up(width, kernels_.lanes)));
     }

@@ -2,11 +2,13 @@
 #pragma once
 
 #include <algorithm>
+#include <numeric>
 
 #include "conv/problem.hpp"
 #include "conv/taps.hpp"
 #include "cpu/fetch_lists.hpp"
 #include "cpu/geometry.hpp"
+#include "cpu/isa.hpp"
 #include "cpu/kernels/kernels.hpp"
 #include "cpu/phases.hpp"
 #include "cpu/prefetch.hpp"
@@ -292,9 +294,19 @@ struct fetching {
     fetch_ahead *others = nullptr;  // instead of those
 };
 
-/// `count` rows of C in blocks of nearly equal height.
-inline void multiply_run(
-    const kernel_set &kernels, product_args args, dim count, int vectors, fetching fetch = {}) {
+constexpr dim any_height = 1 << 20;
+
+/// Rows `pitch` bytes apart that stay in L1 while all of them are gone through side by side: each
+/// way of it holds one line for all addresses that are a page apart, and B needs one.
+inline dim rows_held(dim pitch) {
+    constexpr dim page = 4096;
+    return page / std::gcd(pitch, page)
+           * std::max<dim>(static_cast<dim>(cache_sizes().l1d) / page - 1, 1);
+}
+
+/// `count` rows of C in blocks of nearly equal height, at most `tallest`.
+inline void multiply_run(const kernel_set &kernels, product_args args, dim count, int vectors,
+    fetching fetch = {}, dim tallest = any_height) {
     const dim row = args.ldc;
     if (kernels.tiles()) {
         for (dim left = count; left > 0; left -= tile_block) {
@@ -309,7 +321,7 @@ inline void multiply_run(
         }
         return;
     }
-    const dim blocks = div_up(count, kernels.max_m[vectors]);
+    const dim blocks = div_up(count, std::min<dim>(tallest, kernels.max_m[vectors]));
     const dim low = count / blocks;
     dim taller = count % blocks;  // blocks that have one row more
     const bool narrow = args.out != nullptr;

@@ -345,7 +345,8 @@ void tiled_data::multiply(scratch &s, const task &t, dim chunk) const {
                         {.a = direct && pointwise && j == 0,
                             .ahead = exact_ ? count : 0,
                             .c = leaves && pointwise && !args.stream,
-                            .others = direct ? nullptr : &s.ahead});
+                            .others = direct ? nullptr : &s.ahead},
+                        direct ? direct_rows_ : any_height);
                     args.a += piece * args.a_m;
                     args.c += piece * args.ldc;
                     if (args.out != nullptr) args.out += piece * args.ld_out;
@@ -384,8 +385,9 @@ void tiled_data::multiply_rows(const scratch &s, const task &t) const {
             args.a = in + (x - again) * step;
             args.b = packed_panel(s, t, 0, j);
             args.c = s.c + among * panel_width();
-            multiply_run(
-                kernels_, args, again + count, static_cast<int>(panel_vectors(t.first_panel + j)));
+            multiply_run(kernels_, args, again + count,
+                static_cast<int>(panel_vectors(t.first_panel + j)), {},
+                direct ? direct_rows_ : any_height);
             if (among == row_panels_ - 1 || j == t.panels - 1)
                 store_positions(s, t, f, {x, count, j - among, s.c + again * width});
         }

@@ -92,6 +92,7 @@ protected:
     bool stacked_ = false;
     dim stage_rows_ = 0;         // stacked planes: rows that are transposed for a tile
     bool read_input_ = false;    // tiles without padding are multiplied from the input itself
+    dim direct_rows_ = 1;        // at once, then
     bool write_output_ = false;  // whole panels leave from the kernel, or are accumulated there
 
     axis_walk walk_[3];

@@ -34,6 +34,7 @@ private:
     void set_chunks(dim channels);
     void choose_panels();
     void choose_paths();
+    [[nodiscard]] bool reads_apart(dim bytes);
     [[nodiscard]] bool reads_tiles() const;
     [[nodiscard]] bool packs_input() const;
     void choose_blocks();

@@ -90,7 +90,7 @@ TEST(shared_weights, same_bits_whatever_one_panel_holds) {
 }
 
 TEST(shared_weights, workspace_is_kept) {
-    problem p = sized(pass::forward, data_type::f32, 16, 1, 1024, 512);
+    problem p = sized(pass::forward, data_type::f32, 16, 1, 2048, 512);
     p.x[2] = make_axis(49, 1, 1, 1, 0, 0);
     set_layouts(p, data_layout::nxc, weights_layout::xio, data_layout::nxc);
     const auto roomy = cpu::make_plan(p, {.threads = 2, .only_algorithm = "tiled.fma"});
