@@ -10,10 +10,12 @@
                                                first makes docs/measured/winograd.csv from results of
                                                `convgrad bench --model --math fast --json` and
                                                `convgrad explain --math fast --json` on 3×3 layers
+    scripts/measured.py --cuda RESULT.jsonl…   first makes docs/measured/cuda_layers.csv from results of
+                                               `compare_torch.py --device cuda --json` on bench/layers_cuda.txt
 
 The data are files of docs/measured: layers.csv (one layer, pass, type and layout a line), models.jsonl (training
 steps, as bench/models.py --json writes them), calls.csv (what a call costs), winograd.csv (time and error of each
-tile), about.json (machine, threads, date).
+tile), cuda_layers.csv (one layer, pass, type and layout on a GPU a line), about.json (machines, threads, dates).
 Needs Python alone.
 """
 
@@ -25,6 +27,7 @@ import sys
 from pathlib import Path
 
 sys.dont_write_bytecode = True
+import measured_cuda  # noqa: E402
 import measured_plot  # noqa: E402
 import winograd_plot  # noqa: E402
 
@@ -297,7 +300,7 @@ def generated(layers, models, calls, about):
         if any(p == policy for p, *_ in models):
             parts["models-" + policy] = model_table(models, policy)
     parts["models-memory"] = memory_table()
-    return parts
+    return parts | measured_cuda.parts(about["cuda"], table)
 
 
 def where(about):
@@ -319,11 +322,14 @@ def files():
     layers, models, calls = read_layers(), read_models(), read_calls()
     about = json.loads((DATA / "about.json").read_text(encoding="utf-8"))
     parts = generated(layers, models, calls, about)
-    found = {}
+    found, shown = {}, set()
     for path in [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]:
         text = path.read_text(encoding="utf-8")
         if MARK.search(text):
             found[path] = filled(text, parts, path.relative_to(ROOT))
+            shown.update(match.group(2) for match in MARK.finditer(text))
+    if hidden := set(parts) - shown:
+        sys.exit(f"measured, but in no document: {', '.join(sorted(hidden))}")
     bars = {d: {p: by_class(layers, p, d) for p in about["peers"]} for d in ("f32", "bf16")}
     for theme in measured_plot.THEMES:
         found[ROOT / f"docs/images/speed-{theme}.svg"] = measured_plot.draw(bars, about, theme)
@@ -337,6 +343,8 @@ def main():
         gather_layers(arguments[1:])
     elif arguments[:1] == ["--winograd"]:
         gather_winograd(arguments[1:])
+    elif arguments[:1] == ["--cuda"]:
+        measured_cuda.gather(arguments[1:])
     elif arguments not in ([], ["--check"]):
         sys.exit(__doc__)
     stale = 0

@@ -1,51 +1,42 @@
 #!/usr/bin/env python3
 """Layers on a GPU, ours and cuDNN's through PyTorch, in one run: a table of times and ratios.
 
-    compare_torch.py [--cudnn] CONVGRAD_CUDA_BENCH [LAYERS]
+    compare_torch.py [--cudnn] [--fast] CONVGRAD_CUDA_BENCH [LAYERS]
 
-LAYERS has one layer a line, as convgrad_cuda_bench reads them; without, a list of layers of known
-networks. f32 is measured with TF32 off, and with TF32 on where the layer's math mode is fast. Times
-are those of the device, without what calling takes the host. With --cudnn everything is measured a
-second time with cuDNN as one more algorithm of the engine."""
+LAYERS has one layer a line, as convgrad_cuda_bench reads them; without, ../layers_cuda.txt in all
+types and layouts, or with --fast its dense layers in f32 and the math mode fast. f32 is measured
+with TF32 off, and with TF32 on where the math mode is fast. Times are those of the device, without
+what calling takes the host. With --cudnn everything is measured a second time with cuDNN as one more
+algorithm of the engine. No Python package is needed: ../compare_torch.py --device cuda uses it."""
 
 import math
 import subprocess
 import sys
+from pathlib import Path
 
 import torch
 from gpu_clock import median_ms
 
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+from problems import Problem, read_batch  # noqa: E402
+
+LIST = Path(__file__).resolve().parent.parent / "layers_cuda.txt"
+LAYOUTS = ("nxc", "ncx")
 TYPES = {"f32": torch.float32, "bf16": torch.bfloat16, "f16": torch.float16}
 
 
-def default_layers():
+def default_layers(is_fast):
+    """Lines for convgrad_cuda_bench: every listed layer in all types and layouts; in `fast` the dense ones."""
     lines = []
-    # name, batch, channels, size, kernel, stride
-    depthwise = [("convnext56", 128, 96, 56, 7, 1), ("convnext28", 128, 192, 28, 7, 1),
-        ("convnext14", 128, 384, 14, 7, 1), ("convnext7", 128, 768, 7, 7, 1),
-        ("mnv2-112", 128, 32, 112, 3, 1), ("mnv2-56", 128, 144, 56, 3, 1), ("mnv2-56s2", 128, 144, 56, 3, 2),
-        ("mnv2-14", 128, 576, 14, 3, 1), ("mnv2-7", 128, 960, 7, 3, 1), ("b0-56s2", 128, 144, 56, 5, 2),
-        ("b0-28", 128, 240, 28, 5, 1), ("b0-14", 128, 672, 14, 5, 1)]
-    for name, mb, c, size, k, s in depthwise:
-        for t in ("f32", "bf16"):
-            for layout in ("ncx", "nxc"):
-                lines.append(f"dw-{name} {mb} {c} 1 1 {size} {k} {s} {k // 2} {t} {layout}")
-    dense = [("resnet56", 64, 1, 64, 64, 56, 3, 1), ("resnet28", 64, 1, 128, 128, 28, 3, 1),
-        ("resnet14", 64, 1, 256, 256, 14, 3, 1), ("resnet7", 64, 1, 512, 512, 7, 3, 1),
-        ("resnet28s2", 64, 1, 128, 128, 56, 3, 2), ("1x1-56", 64, 1, 256, 64, 56, 1, 1),
-        ("1x1-56b", 64, 1, 64, 256, 56, 1, 1), ("1x1-14", 64, 1, 1024, 256, 14, 1, 1)]
-    stems = [("resnet", 64, 1, 3, 64, 224, 7, 2), ("convnext", 64, 1, 3, 96, 224, 4, 4)]
-    groups = [("resnext56", 64, 32, 4, 4, 56, 3, 1), ("resnext28", 64, 32, 8, 8, 28, 3, 1),
-        ("resnext14", 64, 32, 16, 16, 14, 3, 1), ("resnext7", 64, 32, 32, 32, 7, 3, 1),
-        ("regnet28", 64, 5, 24, 24, 28, 3, 1)]
-    for family, layers in (("dense", dense), ("stem", stems), ("groups", groups)):
-        for name, mb, g, ic, oc, size, k, s in layers:
-            pad = 0 if k == s else k // 2
-            for t in ("f32", "bf16"):
-                for layout in ("ncx", "nxc"):
-                    lines.append(f"{family}-{name} {mb} {g} {ic} {oc} {size} {k} {s} {pad} {t} {layout}")
-    for name, mb, g, ic, oc, size, k, s in dense:
-        lines.append(f"tf32-{name} {mb} {g} {ic} {oc} {size} {k} {s} {k // 2} f32 nxc fast")
+    for text in read_batch(LIST):
+        p = Problem(text, deconv=False)
+        x = p.x[0]  # squares
+        shape = f"{p.mb} {p.groups} {p.ic // p.groups} {p.oc // p.groups} {x['in']} {x['kernel']} {x['stride']} {x['pad']}"
+        if is_fast:
+            if p.name.startswith("dense-"):
+                lines += [f"{p.name} {shape} f32 {layout} fast" for layout in LAYOUTS]
+        else:
+            lines += [f"{p.name} {shape} {t} {layout}" for t in TYPES for layout in LAYOUTS]
     return lines
 
 
@@ -84,8 +75,10 @@ def run_bench(program, options, lines):
 
 
 def main():
-    arguments = [a for a in sys.argv[1:] if a != "--cudnn"]
-    lines = open(arguments[1]).read().splitlines() if len(arguments) > 1 else default_layers()
+    arguments = [a for a in sys.argv[1:] if a not in ("--cudnn", "--fast")]
+    if not arguments or arguments[0].startswith("-"):
+        sys.exit(__doc__)
+    lines = Path(arguments[1]).read_text().splitlines() if len(arguments) > 1 else default_layers("--fast" in sys.argv)
     torch.backends.cudnn.benchmark = True
     kinds = [("", [])] + ([(" with cuDNN", ["--cudnn"])] if "--cudnn" in sys.argv else [])
     ours = [run_bench(arguments[0], options, lines) for _, options in kinds]
