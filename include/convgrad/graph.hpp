@@ -25,6 +25,8 @@ public:
     /// Bytes of scratch memory that one execution uses. (What is planned at execution, because a
     /// shape input is known only then, allocates its own.)
     [[nodiscard]] std::size_t workspace_size() const noexcept;
+    /// What the address of a workspace must be a multiple of; the engine's device decides.
+    [[nodiscard]] std::size_t workspace_alignment() const noexcept;
     /// One line per plan: op, algorithm, instruction set and blocks, e.g. for a log.
     [[nodiscard]] std::string describe() const;
     /// Bytes that it keeps at the moment, beside the workspace: the form of constant weights (see
@@ -38,10 +40,11 @@ public:
     void forget_constants() const noexcept;
 
     /// Computes, with the threads of the stream's engine. Tensors are matched by position with
-    /// inputs() and outputs(). `workspace` may give workspace_size() bytes, 64-byte aligned; null:
-    /// the library allocates them itself. Nothing is written if a tensor is refused. An output must
-    /// not overlap any other tensor (except `add`, which may be dst itself); of that only equal
-    /// start addresses are noticed, since views of one buffer may interleave.
+    /// inputs() and outputs(). `workspace` may give workspace_size() bytes of the engine's
+    /// device, aligned to workspace_alignment(); null: the library allocates them itself. Nothing
+    /// is written if a tensor is refused. An output must not overlap any other tensor (except
+    /// `add`, which may be dst itself); of that only equal start addresses are noticed, since views
+    /// of one buffer may interleave.
     void execute(const stream &on, list_view<const_tensor> inputs, list_view<tensor> outputs,
         void *workspace = nullptr) const;
     /// The same with a container of tensors that could be written.

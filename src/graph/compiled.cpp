@@ -129,6 +129,10 @@ std::size_t compiled_partition::workspace_size() const noexcept {
     return impl_->workspace;
 }
 
+std::size_t compiled_partition::workspace_alignment() const noexcept {
+    return impl_->on.get().backend->facts().alignment;
+}
+
 std::size_t compiled_partition::constants_size() const noexcept {
     std::size_t bytes = 0;
     for (const step &s : impl_->steps)

@@ -130,6 +130,18 @@ void check_across(
     }
 }
 
+/// Memory that a caller gives as scratch must be what the device would have taken itself.
+void check_workspace(const step &first, const void *given, const engines::backend &on) {
+    const std::size_t alignment = on.facts().alignment;
+    if (const char *foreign = on.refuse_memory(given); foreign != nullptr)
+        refuse(first.attrs, cat("the workspace cannot be used on ", on.name(), ": ", foreign,
+                                "; give memory of that device, or null and the library takes its "
+                                "own"));
+    if (reinterpret_cast<std::uintptr_t>(given) % alignment != 0)
+        refuse(first.attrs, cat("the workspace must be aligned to ", alignment,
+                                " bytes (workspace_alignment()) on ", on.name()));
+}
+
 constexpr std::size_t most_steps = 2;
 
 /// Inputs as a list of either kind of tensor.
@@ -224,10 +236,8 @@ void compiled_partition::impl::execute(const stream &where,
     if (steps.size() > 1) check_across(steps[0], ins, outs);
 
     // A workspace from the caller holds what workspace_size() said, which late plans do not know.
-    const bool use_given = user_workspace != nullptr && needed <= workspace;
-    const std::size_t alignment = there.facts().alignment;
-    if (use_given && reinterpret_cast<std::uintptr_t>(user_workspace) % alignment != 0)
-        refuse(steps[0].attrs, cat("the workspace must be aligned to ", alignment, " bytes"));
+    const bool use_given = user_workspace != nullptr && needed != 0 && needed <= workspace;
+    if (use_given) check_workspace(steps[0], user_workspace, there);
     engines::lane &lane = where.get();
     lane.check();
     const engines::scratch_lease own(lane, use_given ? 0 : needed);

@@ -16,6 +16,11 @@ using late_layer = device_layer<device_memory>;
 
 const std::vector<float> untouched(200, -99);
 
+compiled_partition forward_on(const engine &on, const late_layer &l) {
+    return compile(op_kind::convolution, {l.host.src.described(0), l.host.weights.described(1)},
+        {f32(2, {2, 5, 5, 4})}, l.host.attrs, {.on = &on});
+}
+
 TEST(late_engine, a_whole_graph_runs_when_it_is_waited_for) {
     const late_layer l;
     const engine on = late_engine();
@@ -105,20 +110,16 @@ TEST(late_engine, shape_inputs_are_read_during_the_call) {
 TEST(late_engine, plans_run_on_their_own_device_only) {
     const late_layer l;
     const engine first = late_engine(0), second = late_engine(1);
-    const auto compiled_for = [&](const engine &on) {
-        return compile(op_kind::convolution, {l.host.src.described(0), l.host.weights.described(1)},
-            {f32(2, {2, 5, 5, 4})}, l.host.attrs, {.on = &on});
-    };
     const auto run = [&](const compiled_partition &ready, const engine &on) {
         ready.execute(stream(on), {l.src.view(), l.weights.view()}, {l.dst.view()});
     };
     expect_error(invalid_argument, {"late device 1", "late device 0"},
-        [&] { run(compiled_for(first), second); });
+        [&] { run(forward_on(first, l), second); });
     expect_error(invalid_argument, {"cpu", "late device 0"},
-        [&] { run(compiled_for(first), default_engine()); });
+        [&] { run(forward_on(first, l), default_engine()); });
     expect_error(invalid_argument, {"late device 0", "cpu"},
-        [&] { run(compiled_for(default_engine()), first); });
-    run(compiled_for(first), late_engine(0));  // another engine on the same device
+        [&] { run(forward_on(default_engine(), l), first); });
+    run(forward_on(first, l), late_engine(0));  // another engine on the same device
 }
 
 TEST(late_engine, a_failure_stays_and_is_told_to_all_who_ask) {
@@ -142,10 +143,9 @@ TEST(late_engine, a_failure_stays_and_is_told_to_all_who_ask) {
 TEST(late_engine, a_callers_workspace_is_used_and_its_alignment_is_the_devices) {
     const late_layer l;
     const engine on = late_engine(0, 512);
-    const compiled_partition ready =
-        compile(op_kind::convolution, {l.host.src.described(0), l.host.weights.described(1)},
-            {f32(2, {2, 5, 5, 4})}, l.host.attrs, {.on = &on});
+    const compiled_partition ready = forward_on(on, l);
     ASSERT_EQ(ready.workspace_size(), 512U);
+    ASSERT_EQ(ready.workspace_alignment(), 256U);
     device_memory workspace(512 + 256);
     const std::vector<unsigned char> nan(512 + 256, 0xff);
     workspace.copy_in(nan.data(), nan.size());
@@ -154,7 +154,9 @@ TEST(late_engine, a_callers_workspace_is_used_and_its_alignment_is_the_devices) 
         ready.execute(queue, {l.src.view(), l.weights.view()}, {l.dst.view()},
             static_cast<std::byte *>(workspace.data()) + offset);
     };
-    expect_error(invalid_argument, {"workspace", "256"}, [&] { run(64); });
+    expect_error(
+        invalid_argument, {"Convolution", "workspace", "aligned to 256"}, [&] { run(64); });
+    EXPECT_EQ(lane_of(queue).waiting(), 0U);
     run(256);
     queue.wait();
     EXPECT_EQ(l.dst.values(), l.expected());
@@ -162,6 +164,26 @@ TEST(late_engine, a_callers_workspace_is_used_and_its_alignment_is_the_devices) 
     workspace.copy_out(after.data(), after.size());
     EXPECT_EQ(after[256], 0x11);
     EXPECT_EQ(after[255], 0xff);
+}
+
+TEST(late_engine, a_workspace_of_the_host_is_refused_before_anything_is_queued) {
+    const late_layer l;
+    const engine on = late_engine(0, 512), no_scratch = late_engine(0, 0);
+    alignas(256) std::byte host[512];
+    const stream queue(on);
+    const auto run = [&](const compiled_partition &ready, void *workspace) {
+        ready.execute(queue, {l.src.view(), l.weights.view()}, {l.dst.view()}, workspace);
+    };
+    expect_error(invalid_argument,
+        {"Convolution", "workspace", "late device 0", "memory of the host", "null"},
+        [&] { run(forward_on(on, l), host); });
+    EXPECT_EQ(lane_of(queue).waiting(), 0U);
+    // One that nobody writes to may be anywhere.
+    run(forward_on(no_scratch, l), host + 1);
+    // And none at all is the library's to take.
+    run(forward_on(on, l), nullptr);
+    queue.wait();
+    EXPECT_EQ(l.dst.values(), l.expected());
 }
 
 TEST(late_engine, a_native_queue_reaches_the_backend) {

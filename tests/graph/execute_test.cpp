@@ -132,11 +132,12 @@ TEST(execute, uses_the_callers_workspace) {
     std::vector<std::byte> memory(c.workspace_size() + 128);
     void *start = memory.data();
     std::size_t room = memory.size();
+    ASSERT_EQ(c.workspace_alignment(), 64U);
     ASSERT_NE(std::align(64, c.workspace_size() + 64, start, room), nullptr);
     buffer out(l.weights.shape());
     c.execute(stream(), {l.src.view(), l.diff_dst.view()}, {out.view()}, start);
     EXPECT_EQ(out.values(), l.diff_weights());
-    expect_error(invalid_argument, {"aligned", "64"}, [&] {
+    expect_error(invalid_argument, {"aligned", "64", "cpu"}, [&] {
         c.execute(stream(), {l.src.view(), l.diff_dst.view()}, {out.view()},
             static_cast<std::byte *>(start) + 8);
     });
