@@ -51,6 +51,10 @@ public:
     }
 
     [[nodiscard]] const engines::plan &plan() const { return *plan_; }
+    void execute(void *scratch, engines::lane &on) const {
+        const conv::buffers data = memory();
+        ops::naming(attrs_.kind, {}, [&] { plan_->execute({&data, 1}, scratch, on); });
+    }
     [[nodiscard]] conv::buffers memory() const { return bind_memory(attrs_, view()); }
 
 private:
@@ -68,27 +72,38 @@ private:
 /// Where a call runs: the caller's queue, or one of the engine's.
 class place {
 public:
-    explicit place(const options &opts)
-        : engine_(opts.queue != nullptr ? opts.queue->get_engine().get()
-                  : opts.on != nullptr  ? opts.on->get()
-                                        : default_engine().get()),
-          own_(opts.queue != nullptr ? nullptr : engine_.backend->open(nullptr)),
+    /// See ops::naming().
+    template <typename Work>
+    decltype(auto) naming(Work &&work) const {
+        return ops::naming(kind_, {}, work);
+    }
+    /// For an op of that kind, which errors name.
+    place(op_kind kind, const options &opts)
+        : kind_(kind), engine_(opts.queue != nullptr ? opts.queue->get_engine().get()
+                               : opts.on != nullptr  ? opts.on->get()
+                                                     : default_engine().get()),
+          own_(opts.queue != nullptr ? nullptr
+                                     : naming([&] { return engine_.backend->open(nullptr); })),
           lane_(opts.queue != nullptr ? opts.queue->get() : *own_) {
         if (opts.queue != nullptr && opts.on != nullptr && &opts.on->get() != &engine_)
             throw error(error_code::invalid_argument,
                 "eager call: options on and queue name different engines; give one of them");
-        lane_.check();
+        naming([&] { lane_.check(); });
     }
 
     [[nodiscard]] const engine::impl &on() const { return engine_; }
     [[nodiscard]] engines::lane &queue() const { return lane_; }
+    [[nodiscard]] engines::scratch_lease scratch(std::size_t bytes) const {
+        return naming([&] { return engines::scratch_lease(lane_, bytes); });
+    }
     /// Returns when a queue of the engine's own has run empty; a caller's is the caller's to wait
     /// for.
     void finish() const {
-        if (own_ != nullptr) own_->wait();
+        if (own_ != nullptr) naming([&] { own_->wait(); });
     }
 
 private:
+    op_kind kind_;
     const engine::impl &engine_;
     std::shared_ptr<engines::lane> own_;
     engines::lane &lane_;
@@ -97,12 +112,11 @@ private:
 void run_op(op_kind kind, std::initializer_list<const const_tensor *> inputs,
     std::initializer_list<const tensor *> outputs, const attributes &attrs, const options &opts) {
     guarded("eager call", [&] {
-        const place where(opts);
+        const place where(kind, opts);
         const call prepared(kind, inputs, outputs, attrs, opts, where.on());
-        const conv::buffers memory = prepared.memory();
         {
-            const engines::scratch_lease scratch(where.queue(), prepared.plan().workspace());
-            prepared.plan().execute({&memory, 1}, scratch.data(), where.queue());
+            const auto scratch = where.scratch(prepared.plan().workspace());
+            prepared.execute(scratch.data(), where.queue());
         }
         where.finish();
     });
@@ -130,24 +144,24 @@ void check_apart(op_kind kind, std::string_view name, const const_tensor &t,
 
 /// Both gradients in one pass over diff_dst where that is faster, otherwise one after the other.
 void run_plans(const place &where, const call &data, const call &weights) {
-    const conv::buffers memory[] = {data.memory(), weights.memory()};
     const auto joint = where.on().backend->join(data.plan(), weights.plan(), where.on().limits());
-    const engines::scratch_lease scratch(where.queue(),
+    const auto scratch = where.scratch(
         joint != nullptr ? joint->workspace()
                          : std::max(data.plan().workspace(), weights.plan().workspace()));
     if (joint != nullptr) {
-        joint->execute(memory, scratch.data(), where.queue());
+        const conv::buffers memory[] = {data.memory(), weights.memory()};
+        where.naming([&] { joint->execute(memory, scratch.data(), where.queue()); });
         return;
     }
-    data.plan().execute({&memory[0], 1}, scratch.data(), where.queue());
-    weights.plan().execute({&memory[1], 1}, scratch.data(), where.queue());
+    data.execute(scratch.data(), where.queue());
+    weights.execute(scratch.data(), where.queue());
 }
 
 void run_both(op_kind data_kind, op_kind weights_kind, const const_tensor &src,
     const const_tensor &diff_dst, const const_tensor &weights, const tensor &diff_src,
     const tensor &diff_weights, const attributes &attrs, const options &opts) {
     guarded("eager call", [&] {
-        const place where(opts);
+        const place where(data_kind, opts);
         const call data_gradient(
             data_kind, {&diff_dst, &weights}, {&diff_src}, attrs, without_bias(opts), where.on());
         const call weights_gradient(weights_kind, {&src, &diff_dst},

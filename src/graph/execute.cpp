@@ -17,6 +17,12 @@ using ops::most_inputs, ops::most_outputs;
     ops::fail(error_code::invalid_argument, attrs.kind, attrs.op_name, text);
 }
 
+/// See ops::naming().
+template <typename Work>
+decltype(auto) naming(const step &s, Work &&work) {
+    return ops::naming(s.attrs.kind, s.attrs.op_name, work);
+}
+
 /// "input 1 (weights)".
 std::string label(const ops::parsed_attributes &attrs, bool output, std::size_t port) {
     const ops::op_schema &schema = ops::schema_of(attrs.kind);
@@ -239,19 +245,23 @@ void compiled_partition::impl::execute(const stream &where,
     const bool use_given = user_workspace != nullptr && needed != 0 && needed <= workspace;
     if (use_given) check_workspace(steps[0], user_workspace, there);
     engines::lane &lane = where.get();
-    lane.check();
-    const engines::scratch_lease own(lane, use_given ? 0 : needed);
+    const engines::scratch_lease own = naming(steps[0], [&] {
+        lane.check();
+        return engines::scratch_lease(lane, use_given ? 0 : needed);
+    });
     void *const scratch = use_given ? user_workspace : own.data();
     if (joint != nullptr) {
-        joint->execute(memory, scratch, lane);
+        naming(steps[0], [&] { joint->execute(memory, scratch, lane); });
         return;
     }
     for (std::size_t i = 0; i < steps.size(); ++i) {
         const engines::plan &plan = late_plans[i] != nullptr ? *late_plans[i] : *steps[i].plan;
-        const kept_constants::form prepared =
-            late_plans[i] != nullptr ? nullptr : steps[i].prepare(memory[i], scratch, lane);
-        memory[i].prepared = prepared.get();
-        plan.execute({&memory[i], 1}, scratch, lane);
+        naming(steps[i], [&] {
+            const kept_constants::form prepared =
+                late_plans[i] != nullptr ? nullptr : steps[i].prepare(memory[i], scratch, lane);
+            memory[i].prepared = prepared.get();
+            plan.execute({&memory[i], 1}, scratch, lane);
+        });
     }
 }
 

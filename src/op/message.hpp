@@ -51,4 +51,14 @@ template <typename... Parts>
 [[noreturn]] void fail(
     error_code code, op_kind kind, std::string_view op_name, std::string_view text);
 
+/// Calls `work`, which hands something to an engine: what that refuses names the op that met it.
+template <typename Work>
+decltype(auto) naming(op_kind kind, std::string_view op_name, Work &&work) {
+    try {
+        return work();
+    } catch (const error &e) {
+        fail(e.code(), kind, op_name, e.what());
+    }
+}
+
 }  // namespace convgrad::ops

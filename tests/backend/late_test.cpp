@@ -133,11 +133,54 @@ TEST(late_engine, a_failure_stays_and_is_told_to_all_who_ask) {
     call(queue);
     for (int i = 0; i < 2; ++i)
         expect_error(device_failure, {"late device", "a fault"}, [&] { queue.wait(); });
-    expect_error(device_failure, {"a fault"}, [&] { call(queue); });
+    expect_error(device_failure, {"Convolution: device failure: late device: a fault"},
+        [&] { call(queue); });
     EXPECT_EQ(l.dst.values(), untouched);
     call(healthy);
     healthy.wait();
     EXPECT_EQ(l.dst.values(), l.expected());
+}
+
+// Whatever a device refuses: the message begins with the op that met it.
+TEST(late_engine, errors_of_the_device_name_the_op) {
+    const late_layer l;
+    const engine on = late_engine();
+    const stream lost(on), busy(on), full(on);
+    lane_of(full).run_out();
+    const auto both = [&](const stream &queue) {
+        convolution_backward(l.src.view(), l.diff_dst.view(), l.weights.view(), l.diff_src.view(),
+            l.diff_weights.view(), l.host.attrs, {.queue = &queue});
+    };
+    expect_error(out_of_memory, {"Convolution: out of memory: late device: taking scratch"},
+        [&] { l.call(full); });
+    expect_error(out_of_memory, {"ConvolutionBackwardData: out of memory: late device"},
+        [&] { both(full); });
+    lane_of(busy).refuse_after(1);
+    expect_error(device_failure,
+        {"ConvolutionBackwardWeights: device failure: late device: launch"}, [&] { both(busy); });
+
+    graph g;
+    op data = padded(1, op_kind::convolution_backward_data, "layer 3, data");
+    data.add_input(l.host.diff_dst.described(2)).add_input(l.host.weights.described(1));
+    op weights = padded(2, op_kind::convolution_backward_weights, "layer 3, weights");
+    weights.add_input(l.host.src.described(0)).add_input(l.host.diff_dst.described(2));
+    g.add(data.add_output(f32(4, {2, 5, 5, 3}))).add(weights.add_output(f32(5, {3, 3, 3, 4})));
+    g.finalize();
+    const compiled_partition ready = g.partitions().at(0).compile(on);
+    const auto run = [&](const stream &queue) {
+        ready.execute(queue, {l.diff_dst.view(), l.weights.view(), l.src.view()},
+            {l.diff_src.view(), l.diff_weights.view()});
+    };
+    expect_error(out_of_memory, {R"(BackwardData "layer 3, data": out of memory: late device)"},
+        [&] { run(full); });
+    lane_of(busy).refuse_after(1);
+    expect_error(device_failure, {R"(BackwardWeights "layer 3, weights": device failure: late)"},
+        [&] { run(busy); });
+    lane_of(lost).fail_next();
+    run(lost);
+    lane_of(lost).run();
+    expect_error(device_failure, {R"("layer 3, data": device failure: late device: a fault)"},
+        [&] { run(lost); });
 }
 
 TEST(late_engine, a_callers_workspace_is_used_and_its_alignment_is_the_devices) {

@@ -133,6 +133,8 @@ late_lane::~late_lane() {
 }
 
 void late_lane::put(std::string name, std::function<void()> work) {
+    if (!name.empty() && left_-- <= 0)
+        throw error(error_code::device_failure, "late device: launching " + name + ": refused");
     queue_.push_back({std::move(name), std::move(work)});
 }
 
@@ -164,6 +166,7 @@ void late_lane::wait() {
 }
 
 void *late_lane::take(std::size_t bytes) {
+    if (empty_) throw error(error_code::out_of_memory, "late device: taking scratch: none left");
     scratch_.push_back(new device_memory(bytes));
     taken += bytes;
     void *const data = scratch_.back()->data();

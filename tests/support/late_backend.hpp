@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <deque>
 #include <functional>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -49,6 +50,10 @@ public:
     [[nodiscard]] std::size_t waiting() const { return queue_.size(); }
     /// The next work fails when it runs.
     void fail_next() { fail_ = true; }
+    /// Refuses executions after so many more.
+    void refuse_after(int executions) { left_ = executions; }
+    /// Has no scratch any more.
+    void run_out() { empty_ = true; }
 
     void *native = nullptr;  // what it was opened with
     std::size_t taken = 0;   // bytes of scratch that are out
@@ -60,7 +65,8 @@ private:
     };
     std::deque<entry> queue_;
     std::vector<device_memory *> scratch_;
-    bool fail_ = false;
+    bool fail_ = false, empty_ = false;
+    int left_ = std::numeric_limits<int>::max();
     std::string failure_;  // not empty: for ever
 };
 
