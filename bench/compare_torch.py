@@ -3,10 +3,20 @@
     pip install . torch
     python bench/compare_torch.py --batch shapes.txt --dtype f32,bf16 --threads 2
     python bench/compare_torch.py mb16ic64ih56oc64kh3ph1 --data-format NXC,NCX --markdown
+    python bench/compare_torch.py --device cuda --batch bench/layers_cuda.txt --dtype f32,tf32,bf16,f16 --data-format NXC,NCX
 
-Both compute on the same tensors, contiguous (NCX) or in channels_last (NXC); weights are PyTorch's. Results
-are compared, then each gets short rounds in turn, and the fastest call counts. Before each round the process
-waits until no thread computes any more, so nobody runs beside the other's spinning threads.
+Both compute on the same tensors, contiguous (NCX) or in channels_last (NXC). Results are compared, then each gets
+short rounds in turn.
+
+On a CPU weights are contiguous, and the fastest call counts. Before each round the process waits until no thread
+computes any more, so nobody runs beside the other's spinning threads.
+
+On a GPU (--device cuda or cuda:N) PyTorch is cuDNN with cudnn.benchmark on, weights have the layout of the data, and
+the median of what the device alone takes counts, by CUDA events: it is kept busy until a call is queued. f32 is with
+TF32 off, tf32 the same tensors with cuDNN allowed to use TF32; ours is at f32 accuracy in both. Needs the CUDA engine:
+pip install . --config-settings=cmake.define.CONVGRAD_CUDA=ON
+
+Passes: fwd, dat and wei (the gradients of data and weights), bwd (both in one call).
 """
 
 import argparse
@@ -15,122 +25,128 @@ import math
 import os
 import re
 import sys
-import time
 
-import torch
 from problems import Problem, read_batch
 
-import convgrad
-
-TYPES = {"f32": torch.float32, "bf16": torch.bfloat16, "f16": torch.float16}
-TOLERANCE = {"f32": 1e-4, "bf16": 2**-7, "f16": 2**-9}
-PASSES = ("fwd", "dat", "wei")
+TYPES = ("f32", "tf32", "bf16", "f16")
+PASSES = ("fwd", "dat", "wei", "bwd")
+FORMATS = ("NXC", "NCX")
 
 
-def spread(tensor, data_format):
-    """The tensor in the memory layout of a data format; its shape stays N, C, X."""
-    if data_format == "NCX":
-        return tensor.contiguous()
-    last = list(range(2, tensor.dim()))
-    back = [0, tensor.dim() - 1] + list(range(1, tensor.dim() - 1))
-    return tensor.permute(0, *last, 1).contiguous().permute(back)
+def device_of(text):
+    """("cpu", 0), or ("cuda", N)."""
+    found = re.fullmatch(r"(cpu)|cuda(?::(\d+))?", text)
+    if not found:
+        raise argparse.ArgumentTypeError(f"{text} is not cpu, cuda or cuda:N")
+    return ("cpu", 0) if found[1] else ("cuda", int(found[2] or 0))
 
 
-def make_calls(problem, what, dtype, data_format, threads):
-    """Two functions that compute the same, ours and PyTorch's."""
-    p, ours = problem, convgrad
-    generator = torch.Generator().manual_seed(1)
+def some_of(known):
+    """For an argument that is a list of words with commas."""
 
-    def tensor(*shape):
-        return (torch.rand(shape, generator=generator) * 2 - 1).to(TYPES[dtype])
+    def parse(text):
+        words = text.split(",")
+        wrong = [w for w in words if w not in known]
+        if wrong:
+            raise argparse.ArgumentTypeError(f"{wrong[0]!r} is none of {', '.join(known)}")
+        return words
 
-    src = spread(tensor(p.mb, p.ic, *p.all("in")), data_format)
-    dst = spread(tensor(p.mb, p.oc, *p.all("out")), data_format)
-    sides = (p.ic, p.oc // p.groups) if p.deconv else (p.oc, p.ic // p.groups)
-    weights = tensor(*sides, *p.all("kernel"))
-    out = {"fwd": dst, "dat": src, "wei": weights}[what].clone()
-    shared = {
-        "strides": p.all("stride"), "dilations": p.all("dilation"), "groups": p.groups,
-        "pads_begin": p.all("pad"), "pads_end": p.all("pad"), "data_format": "NCX",
-        "weights_format": "IOX" if p.deconv else "OIX", "out": out,
-        "engine": convgrad.Engine(threads=threads),
-    }  # fmt: skip
-    if p.deconv:
-        shared["output_padding"] = p.all("extra")
-    prefix = "conv_transpose" if p.deconv else "convolution"
-    geometry = (p.all("stride"), p.all("pad"), p.all("dilation"), p.deconv, p.all("extra"), p.groups)
-
-    def theirs_backward(data, weight):
-        found = torch.ops.aten.convolution_backward(
-            dst, src, weights, None, *geometry, [data, weight, False]
-        )
-        return found[0] if data else found[1]
-
-    if what == "fwd":
-        return (lambda: getattr(ours, prefix)(src, weights, **shared),
-                lambda: torch.ops.aten.convolution(src, weights, None, *geometry))  # fmt: skip
-    if what == "dat":
-        extra = {} if p.deconv else {"dst_shape": tuple(src.shape)}
-        return (lambda: getattr(ours, prefix + "_backward_data")(dst, weights, **extra, **shared),
-                lambda: theirs_backward(True, False))  # fmt: skip
-    shape = tuple(weights.shape)
-    return (lambda: getattr(ours, prefix + "_backward_weights")(src, dst, shape, **shared),
-            lambda: theirs_backward(False, True))  # fmt: skip
+    return parse
 
 
-def wait_until_quiet():
-    end = time.perf_counter() + 1
-    while time.perf_counter() < end:
-        before = time.process_time()
-        time.sleep(0.001)
-        if time.process_time() - before < 0.0003:
-            return
+def arguments(given=None):
+    words = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=words)
+    parser.add_argument("problems", nargs="*", metavar="PROBLEM", help="in benchdnn's syntax (docs/command.md)")
+    parser.add_argument("--batch", action="append", default=[], metavar="FILE", help="problems, one a line")
+    parser.add_argument("--device", type=device_of, default=("cpu", 0), metavar="cpu|cuda[:N]")
+    parser.add_argument("--deconv", action="store_true", help="transposed convolutions")
+    parser.add_argument("--dtype", type=some_of(TYPES), default=["f32"], help="of " + ",".join(TYPES))
+    parser.add_argument("--data-format", type=some_of(FORMATS), default=["NXC"], help="of " + ",".join(FORMATS))
+    parser.add_argument("--passes", type=some_of(PASSES), default=list(PASSES[:3]), help="of " + ",".join(PASSES))
+    parser.add_argument("--match", default="", help="only problems whose text matches this expression")
+    parser.add_argument("--threads", type=int, help="of a CPU; default: PyTorch's")
+    parser.add_argument("--seconds", type=float, default=0.5, help="for each case, about")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--json", action="store_true", help="one object per line")
+    parser.add_argument("--resume", metavar="FILE", help="append results to this file, and do not measure again what it has")
+    parser.add_argument("--markdown", action="store_true")
+    options = parser.parse_args(given)
+    if options.device[0] == "cpu" and "tf32" in options.dtype:
+        parser.error("tf32 needs --device cuda")
+    if options.device[0] == "cuda" and options.threads is not None:
+        parser.error("--threads is about CPUs")
+    return options
 
 
-def play(calls, seconds, rounds):
-    """The fastest call of each, in seconds."""
-    best = [math.inf] * len(calls)
-    for _ in range(rounds):
-        for i, call in enumerate(calls):
-            wait_until_quiet()
-            call()
-            begin = time.perf_counter()
-            while True:
-                start = time.perf_counter()
-                call()
-                now = time.perf_counter()
-                best[i] = min(best[i], now - start)
-                if now - begin >= seconds / rounds / len(calls):
-                    break
-    return best
+def why_no_cuda(torch, index, convgrad_torch):
+    """Why this machine, PyTorch or the package cannot compare on a GPU; None if they can. `convgrad_torch` imports the
+    package's part for PyTorch, which comes last: it may start a compiler."""
+    if torch.version.cuda is None:
+        return f"PyTorch {torch.__version__} was built without CUDA"
+    if not torch.cuda.is_available():
+        return "PyTorch sees no GPU"
+    if index >= torch.cuda.device_count():
+        return f"there is no device {index}: PyTorch sees {torch.cuda.device_count()}"
+    ours, core = convgrad_torch()
+    if not ours.native_operators:
+        return ("the operators in C++ have not been built, without which convgrad computes on CPUs only: "
+                'python -c "import convgrad.torch; convgrad.torch.build_operators()"')  # fmt: skip
+    if not core.has_cuda_device(index):
+        return ("convgrad has no CUDA engine for this device; the package is built with it by "
+                "pip install . --config-settings=cmake.define.CONVGRAD_CUDA=ON")  # fmt: skip
+    return None
 
 
-def difference(a, b):
-    a, b = a.float(), b.float()
-    return ((a - b).abs().max() / a.abs().max().clamp_min(1e-30)).item()
+def import_convgrad_torch():
+    import convgrad._core
+    import convgrad.torch
+
+    return convgrad.torch, convgrad._core
 
 
-def measure(problem, what, dtype, data_format, options):
-    calls = make_calls(problem, what, dtype, data_format, options.threads)
-    apart = difference(calls[0](), calls[1]())
-    ours, theirs = play(calls, options.seconds, options.rounds)
+def open_device(options):
+    """What computes: an object of torch_calls."""
+    try:
+        import torch
+    except ImportError:
+        sys.exit("compare_torch.py: PyTorch is not installed: pip install torch")
+    kind, index = options.device
+    if kind == "cuda":
+        why = why_no_cuda(torch, index, import_convgrad_torch)
+        if why is not None:
+            sys.exit(f"compare_torch.py: --device cuda: {why}")
+    import torch_calls
+
+    torch.set_grad_enabled(False)
+    return torch_calls.Cuda(index) if kind == "cuda" else torch_calls.Cpu(options.threads)
+
+
+def measure(on, problem, what, dtype, data_format, options):
+    import torch_calls
+
+    on.settings(dtype)
+    calls = on.calls(problem, what, dtype, data_format)
+    apart = torch_calls.difference(calls[0](), calls[1]())
+    ours, theirs = on.times(calls, options.seconds, options.rounds)
     return {
         "pass": what, "dtype": dtype, "data_format": data_format, "name": problem.name,
-        "deconv": problem.deconv, "threads": options.threads, "min_ms": ours * 1e3,
-        "peer": "PyTorch " + torch.__version__, "peer_ms": theirs * 1e3, "ratio": theirs / ours,
-        "difference": apart, "agrees": apart <= TOLERANCE[dtype],
+        "deconv": problem.deconv, "threads": on.threads, "device": options.device[0], "min_ms": ours,
+        "peer": on.peer, "peer_ms": theirs, "ratio": theirs / ours,
+        "difference": apart, "agrees": apart <= torch_calls.TOLERANCE[dtype],
     }  # fmt: skip
 
 
 def case_of(result):
-    return tuple(result[key] for key in ("name", "deconv", "pass", "dtype", "data_format", "threads"))
+    known = tuple(result[key] for key in ("name", "deconv", "pass", "dtype", "data_format", "threads"))
+    return (*known, result.get("device", "cpu"))
 
 
-def known_or_measured(known, problem, what, dtype, data_format, options):
-    case = (problem.name, problem.deconv, what, dtype, data_format, options.threads)
+def known_or_measured(known, on, problem, what, dtype, data_format, options):
+    case = (problem.name, problem.deconv, what, dtype, data_format, on.threads, options.device[0])
     if case in known:
         return known[case]
-    result = measure(problem, what, dtype, data_format, options)
+    result = measure(on, problem, what, dtype, data_format, options)
     line = json.dumps(result)
     if options.json:
         print(line, flush=True)
@@ -167,50 +183,34 @@ def print_tables(results, markdown):
         worst = min(list_, key=lambda r: r["ratio"])
         summary.append([f"{dtype} {data_format}", what, str(len(list_)), f"{mean:.2f}",
                         f"{worst['ratio']:.2f}", worst["name"]])  # fmt: skip
-    print("\nTime of PyTorch / ours:\n")
+    print(f"\nTime of {results[0]['peer']} / ours:\n")
     print_rows(summary, markdown)
 
 
-def arguments():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("problems", nargs="*", metavar="PROBLEM")
-    parser.add_argument("--batch", action="append", default=[], metavar="FILE")
-    parser.add_argument("--deconv", action="store_true", help="transposed convolutions")
-    parser.add_argument("--dtype", default="f32")
-    parser.add_argument("--data-format", default="NXC")
-    parser.add_argument("--passes", default=",".join(PASSES))
-    parser.add_argument("--match", default="", help="only problems whose text matches this expression")
-    parser.add_argument("--threads", type=int, default=torch.get_num_threads())
-    parser.add_argument("--seconds", type=float, default=0.5, help="for each case, about")
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--json", action="store_true", help="one object per line")
-    parser.add_argument("--resume", metavar="FILE", help="append results to this file, and do not measure again what it has")
-    parser.add_argument("--markdown", action="store_true")
-    return parser.parse_args()
+def problems_of(options):
+    texts = options.problems + [word for path in options.batch for word in read_batch(path)]
+    for text in texts:
+        if re.search(options.match, text):
+            try:
+                yield Problem(text, options.deconv)
+            except NotImplementedError as reason:
+                print(f"{text}: left out: {reason}", file=sys.stderr)
 
 
 def main():
     options = arguments()
-    torch.set_num_threads(options.threads)
-    torch.set_grad_enabled(False)
-    texts = options.problems + [word for path in options.batch for word in read_batch(path)]
+    on = open_device(options)
     known = {}
     if options.resume and os.path.exists(options.resume):
         with open(options.resume, encoding="utf-8") as lines:
             known = {case_of(r): r for r in map(json.loads, lines)}
-    results = []
-    for text in texts:
-        if not re.search(options.match, text):
-            continue
-        try:
-            problem = Problem(text, options.deconv)
-        except NotImplementedError as reason:
-            print(f"{text}: left out: {reason}", file=sys.stderr)
-            continue
-        for dtype in options.dtype.split(","):
-            for data_format in options.data_format.split(","):
-                for what in options.passes.split(","):
-                    results.append(known_or_measured(known, problem, what, dtype, data_format, options))
+    results = [
+        known_or_measured(known, on, problem, what, dtype, data_format, options)
+        for problem in problems_of(options)
+        for dtype in options.dtype
+        for data_format in options.data_format
+        for what in options.passes
+    ]
     if results and not options.json:
         print_tables(results, options.markdown)
     return 0 if all(r["agrees"] for r in results) else 1

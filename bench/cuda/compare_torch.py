@@ -15,9 +15,9 @@ import sys
 from pathlib import Path
 
 import torch
-from gpu_clock import median_ms
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+from gpu_clock import median_ms  # noqa: E402
 from problems import Problem, read_batch  # noqa: E402
 
 LIST = Path(__file__).resolve().parent.parent / "layers_cuda.txt"
