@@ -2,6 +2,8 @@
 PRESET ?= release
 BUILD  := build/$(PRESET)
 JOBS   ?= $(shell nproc)
+# Programs that test one GPU side by side: most of each one's time is the reference's, on the host.
+CUDA_JOBS ?= 4
 PREFIX ?= /usr/local
 SOAK_SECONDS ?= 3600
 HUNT_PROBLEMS ?= 1000000
@@ -33,7 +35,10 @@ test-torch: setup ## pass the tests of the Python package that need PyTorch (sev
 	python/tests/run.sh build/torch-venv python/tests/requirements-torch.txt "" python/tests/with_torch
 
 test-cuda: build ## pass the tests of the CUDA engine on this machine's GPU, which must be there
-	CONVGRAD_REQUIRE_GPU=1 ctest --preset $(PRESET) -R '^(cuda_test:|train:command$$)' --no-tests=error
+	rm -f $(BUILD)/cuda_kernels.txt
+	CONVGRAD_REQUIRE_GPU=1 CONVGRAD_CUDA_KERNELS=$(CURDIR)/$(BUILD)/cuda_kernels.txt \
+	  ctest --preset $(PRESET) -j $(CUDA_JOBS) -R '^(cuda_test:|train:command$$)' --no-tests=error
+	tests/cuda/kernels.sh $(BUILD)/cuda_kernels.txt
 	tests/cuda/sanitize.sh $(BUILD)/bin/cuda_test
 
 accuracy: build ## measure errors against f64 and rewrite the tables of docs/accuracy.md

@@ -15,6 +15,7 @@ constexpr std::size_t scratch_alignment = 256;
 constexpr wide longest_grid = 0x7fffffff;
 
 std::atomic<unsigned> grid_limit{0};
+std::atomic<bool (*)(kernel)> launch_watch{nullptr};
 
 engines::backend_facts facts_of(const device &on) {
     return {.kind = engine_kind::cuda,
@@ -27,6 +28,10 @@ engines::backend_facts facts_of(const device &on) {
 
 void limit_grids_for_testing(unsigned blocks) {
     grid_limit = blocks;
+}
+
+void watch_launches_for_testing(bool (*watch)(kernel)) {
+    launch_watch = watch;
 }
 
 lane::lane(const device &on, CUstream native) : on_(on), stream_(native), own_(native == nullptr) {
@@ -97,6 +102,8 @@ void lane::give_back(void *scratch, std::size_t) noexcept {
 void lane::launch(
     kernel which, wide blocks, int threads, const void *args, std::size_t shared) const {
     if (blocks <= 0) return;
+    const auto watch = launch_watch.load(std::memory_order_relaxed);
+    if (watch != nullptr && !watch(which)) return;
     const unsigned limit = grid_limit.load(std::memory_order_relaxed);
     const wide most = limit == 0 ? longest_grid : std::min<wide>(limit, longest_grid);
     void *list[] = {const_cast<void *>(args)};

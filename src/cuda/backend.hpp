@@ -52,4 +52,8 @@ private:
 /// Tests only: no launch has more blocks than this (0: no limit). Results must not change.
 void limit_grids_for_testing(unsigned blocks);
 
+/// Tests only: `watch` sees every kernel before it is launched, and says whether it shall be (null:
+/// all are). Any thread may launch.
+void watch_launches_for_testing(bool (*watch)(kernel));
+
 }  // namespace convgrad::cuda

@@ -2,6 +2,7 @@
 #include "cuda/bulk.hpp"
 
 #include <algorithm>
+#include <atomic>
 #include <cstdint>
 
 #include "cuda/kernels/phases.hpp"
@@ -17,6 +18,8 @@ using conv::problem;
 constexpr wide line = 64;             // channels
 constexpr wide merged_channels = 64;  // of groups of few
 
+std::atomic<int> only_tile{-1};
+
 /// What is computed: the problem of merged groups.
 struct shape : merged_data {
     bulk_tile_size tile;
@@ -24,7 +27,7 @@ struct shape : merged_data {
 
     explicit shape(const problem &p)
         : merged_data(p, merged_channels, false), tile(bulk_tile_sizes[0]) {
-        for (const bulk_tile_size &t : bulk_tile_sizes) {
+        for (const bulk_tile_size &t : allowed_tiles()) {
             const data_args cut = make_data_args(merged, t.rows, t.columns);
             const double steps =
                 static_cast<double>(taps_of(p) * lines()) / static_cast<double>(phases_of(cut));
@@ -97,6 +100,16 @@ private:
 };
 
 }  // namespace
+
+std::span<const bulk_tile_size> allowed_tiles() {
+    const std::span all(bulk_tile_sizes);
+    const int only = only_tile.load(std::memory_order_relaxed);
+    return only < 0 ? all : all.subspan(static_cast<std::size_t>(only), 1);
+}
+
+void limit_tiles_for_testing(int index) {
+    only_tile = index;
+}
 
 phase_walk find_phase(const problem &p, const data_args &a, int number) {
     phase_walk made;

@@ -23,6 +23,10 @@ constexpr bulk_tile_size bulk_size(int index, double rate) {
 /// In the order of the kernels.
 constexpr bulk_tile_size bulk_tile_sizes[] = {bulk_size<2, 64>(0, 54), bulk_size<1, 128>(1, 44),
     bulk_size<2, 128>(2, 42), bulk_size<1, 256>(3, 46)};
+/// Those that a plan may choose from.
+std::span<const bulk_tile_size> allowed_tiles();
+/// Tests only: plans that are made from now on have this one of bulk_tile_sizes (-1: the fastest).
+void limit_tiles_for_testing(int index);
 
 /// The kernel for a tile, of the rows that start with `first`.
 constexpr kernel bulk_kernel(kernel first, const bulk_tile_size &tile, data_type type) {

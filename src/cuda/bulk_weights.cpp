@@ -133,7 +133,7 @@ weights_cut cut_weights(wide rows, wide columns, wide groups, wide steps, double
     constexpr double sum_rate = 2.5e12;  // bytes
     weights_cut best;
     steps = std::max<wide>(1, steps);
-    for (const bulk_tile_size &t : bulk_tile_sizes) {
+    for (const bulk_tile_size &t : allowed_tiles()) {
         const wide m = cover(columns, t.columns), n = cover(rows, t.rows), all = m * n * groups;
         // As many parts as fill whole rounds.
         for (wide rounds = 1; rounds <= most_rounds; ++rounds) {

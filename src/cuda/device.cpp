@@ -38,16 +38,6 @@ int attribute(CUdevice of, CUdevice_attribute which) {
     return value;
 }
 
-/// The file of device code that holds a kernel.
-std::string_view file_of(kernel k) {
-    static constexpr std::string_view files[] = {
-#define CONVGRAD_KERNEL(file, name) #file,
-#include "cuda/kernels/kernels.inc"
-#undef CONVGRAD_KERNEL
-    };
-    return files[static_cast<std::size_t>(k)];
-}
-
 /// All kernels, loaded now: nothing may be loaded while a caller captures a graph.
 void load_kernels(device &d) {
     const driver &cu = the_driver();
@@ -146,6 +136,15 @@ const char *name_of(kernel k) {
 #undef CONVGRAD_KERNEL
     };
     return names[static_cast<std::size_t>(k)];
+}
+
+std::string_view file_of(kernel k) {
+    static constexpr std::string_view files[] = {
+#define CONVGRAD_KERNEL(file, name) #file,
+#include "cuda/kernels/kernels.inc"
+#undef CONVGRAD_KERNEL
+    };
+    return files[static_cast<std::size_t>(k)];
 }
 
 architecture architecture_of(int major, int minor) {

@@ -5,6 +5,7 @@
 #include <array>
 #include <memory>
 #include <string>
+#include <string_view>
 
 #include <convgrad/types.hpp>
 
@@ -25,6 +26,8 @@ enum class kernel : std::uint16_t {
 
 /// The name of a kernel in the device code.
 const char *name_of(kernel k);
+/// The file of device code that holds it, without folder and extension.
+std::string_view file_of(kernel k);
 
 /// The row of three kernels, for f32, bf16 and f16, that starts with `f32`.
 inline kernel of_type(kernel f32, data_type type) {

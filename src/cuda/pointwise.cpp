@@ -64,7 +64,7 @@ struct data_shape {
             seconds = whole_seconds();
             return;
         }
-        for (const bulk_tile_size &t : bulk_tile_sizes) {
+        for (const bulk_tile_size &t : allowed_tiles()) {
             const data_kernel other(t);
             const double needs = bulk_seconds(t, down(other) * across(other),
                 static_cast<double>(lines()), stored_columns(t, out));

@@ -4,6 +4,7 @@
 #include <convgrad/error.hpp>
 
 #include "cuda/plan.hpp"
+#include "cuda/products.hpp"
 #include "support/problems.hpp"
 
 namespace convgrad::test {
@@ -195,6 +196,24 @@ TEST(cuda_choice, dense_16_bit_layers_take_the_copy_engine) {
                     EXPECT_EQ(choose(hopper, 28, 3, 3), "cuda.wgmma");
                 }
             }
+}
+
+// However small the layer, so that large tiles can be compared with a reference.
+TEST(cuda_choice, tests_get_the_tile_that_they_ask_for) {
+    for (const cuda::bulk_tile_size &tile : cuda::bulk_tile_sizes) {
+        const products::only_tile limit(tile.index);
+        const std::string form =
+            "tile " + std::to_string(tile.rows) + "x" + std::to_string(tile.columns) + ",";
+        for (const pass what : all_passes) {
+            problem p = layer(what, 1, 128, 130, 8, 1, 1, data_layout::ncx);
+            p.type = p.out_type = data_type::bf16;
+            for (const std::string_view name : {"cuda.bulk", "cuda.pointwise"})
+                EXPECT_TRUE(cuda::make_plan(p, hopper, {.only_algorithm = name})
+                                ->describe()
+                                .starts_with(form))
+                    << name;
+        }
+    }
 }
 
 // On planes f32 needs pieces of four positions; what is added to a result is read with it.

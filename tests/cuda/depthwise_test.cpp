@@ -3,53 +3,16 @@
 
 #include <convgrad/error.hpp>
 
+#include "cuda/families.hpp"
 #include "cuda/machine.hpp"
 
 namespace convgrad::test {
 namespace {
 
-using conv::pass;
-using conv::problem;
+using namespace families;
 
-constexpr pass all_passes[] = {pass::forward, pass::backward_data, pass::backward_weights};
 constexpr std::string_view algorithms[] = {
     "cuda.depthwise", "cuda.staged", "cuda.quads", "cuda.banded", "cuda.ring", "cuda.planes"};
-constexpr data_type all_types[] = {data_type::f32, data_type::bf16, data_type::f16};
-
-/// Calls body for every kernel of the family, with sizes around the strips and segments.
-template <typename Body>
-void for_each_layer(rng &random, Body &&body) {
-    for (const dim kernel : {3, 5, 7})
-        for (const dim stride : {1, 2})
-            for (const pass what : all_passes)
-                for (const data_type type : all_types)
-                    for (const data_layout layout : all_data_layouts)
-                        for (int round = 0; round < 3; ++round) {
-                            problem p;
-                            p.what = what;
-                            p.type = type;
-                            p.mb = random.pick<dim>({1, 2, 5});
-                            p.groups = random.pick<dim>({1, 2, 31, 33, 64});
-                            p.ic = 1;
-                            p.oc = what == pass::backward_data ? 1 : random.pick<dim>({1, 1, 2, 3});
-                            for (std::size_t d = 1; d < 3; ++d)
-                                p.x[d] =
-                                    make_axis(random.pick<dim>({1, 6, 7, 8, 13, 15, 29, 36, 70}),
-                                        kernel, stride, 1, random.between(kernel / 2, kernel + 1),
-                                        random.between(kernel / 2, kernel + 1));
-                            // What networks have: as many columns as before.
-                            if (random.chance(0.6))
-                                p.x[2] = make_axis(random.pick<dim>({1, 2, 7, 8, 14, 28, 33, 34, 36,
-                                                       56, 136, 140}),
-                                    kernel, stride, 1, kernel / 2, kernel / 2);
-                            set_random_extras(random, p);
-                            set_layouts(p, layout,
-                                random.pick({weights_layout::oix, weights_layout::xio,
-                                    weights_layout::gaps}),
-                                random.chance(0.8) ? layout : data_layout::ncx);
-                            body(p);
-                        }
-}
 
 TEST(cuda_depthwise, integers_are_exact) {
     CONVGRAD_NEEDS_GPU();
@@ -58,7 +21,7 @@ TEST(cuda_depthwise, integers_are_exact) {
     gpu_bench gpu;
     std::uint64_t seed = 0;
     std::map<std::string_view, std::uint64_t> taken;
-    for_each_layer(random, [&](const problem &p) {
+    for_each_depthwise(random, [&](const problem &p) {
         if (testing::Test::HasFailure()) return;
         bench.load(p, fill::integers, ++seed);
         bench.run_reference();
@@ -88,7 +51,7 @@ TEST(cuda_depthwise, reals_within_bound_and_the_same_bits_on_any_grid) {
     workbench bench;
     gpu_bench gpu;
     std::uint64_t seed = 0;
-    for_each_layer(random, [&](const problem &p) {
+    for_each_depthwise(random, [&](const problem &p) {
         if (testing::Test::HasFailure()) return;
         bench.load(p, fill::reals, ++seed);
         bench.run_reference();
@@ -111,41 +74,6 @@ TEST(cuda_depthwise, reals_within_bound_and_the_same_bits_on_any_grid) {
             ASSERT_EQ(bench.output_bytes(), expected) << algorithm << " misaligned " << to_text(p);
         }
     });
-}
-
-/// Calls body for planes as large as their outputs: small and large ones, in one box or several.
-template <typename Body>
-void for_each_plane(rng &random, Body &&body) {
-    constexpr dim sizes[][2] = {{1, 1}, {2, 3}, {7, 7}, {9, 5}, {8, 8}, {14, 14}, {13, 17},
-        {28, 28}, {31, 56}, {3, 224}, {120, 36}};
-    for (const dim kernel : {3, 5, 7})
-        for (const pass what : all_passes)
-            for (const data_type type : all_types)
-                for (const auto &size : sizes) {
-                    problem p;
-                    p.what = what;
-                    p.type = p.out_type = type;
-                    p.mb = random.pick<dim>({1, 2, 5});
-                    p.groups = random.pick<dim>({1, 3, 31, 40, 64});
-                    p.ic = p.oc = 1;
-                    for (std::size_t d = 0; d < 2; ++d)
-                        p.x[d + 1] = make_axis(size[d], kernel, 1, 1, kernel / 2, kernel / 2);
-                    if (what == pass::backward_weights)
-                        set_random_extras(random, p);
-                    else
-                        p.bias = what == pass::forward && random.chance(0.5);
-                    set_layouts(p, data_layout::ncx,
-                        random.pick(
-                            {weights_layout::oix, weights_layout::xio, weights_layout::gaps}),
-                        data_layout::ncx);
-                    // Between channels, too, memory that belongs to nobody.
-                    if (random.chance(0.2))
-                        for (conv::data_strides *s : {&p.src, &p.dst}) {
-                            s->c += 5;
-                            s->n = s->c * p.groups + 3;
-                        }
-                    body(p);
-                }
 }
 
 TEST(cuda_depthwise, planes_are_exact_with_the_same_bits_on_any_grid) {
@@ -190,7 +118,7 @@ TEST(cuda_depthwise, special_values_as_in_the_reference) {
     workbench bench;
     gpu_bench gpu;
     std::uint64_t seed = 0;
-    for_each_layer(random, [&](const problem &p) {
+    for_each_depthwise(random, [&](const problem &p) {
         if (testing::Test::HasFailure() || p.mb * p.groups > 100) return;
         bench.load(p, fill::integers, ++seed);
         plant_special_values(bench, random);

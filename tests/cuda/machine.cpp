@@ -1,10 +1,13 @@
 #include "cuda/machine.hpp"
 
 #include <algorithm>
+#include <atomic>
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
+#include <fstream>
 #include <limits>
+#include <sstream>
 #include <stdexcept>
 
 #include <dlfcn.h>
@@ -12,6 +15,7 @@
 #include <convgrad/error.hpp>
 
 #include "cuda/cudnn_device.hpp"
+#include "cuda/depthwise.hpp"
 
 namespace convgrad::test {
 namespace {
@@ -40,7 +44,53 @@ std::size_t bytes_of(const conv::problem &p, role r) {
     return static_cast<std::size_t>(span_of(p, r)) * size_of(type_of(p, r));
 }
 
+std::array<std::atomic<std::uint64_t>, static_cast<std::size_t>(cuda::kernel::count)> launches;
+/// Not null: launches are listed, and do not happen.
+std::vector<cuda::kernel> *listed = nullptr;
+
+bool see_launch(cuda::kernel which) {
+    if (listed != nullptr) {
+        listed->push_back(which);
+        return false;
+    }
+    ++launches[static_cast<std::size_t>(which)];
+    return true;
+}
+
+/// Counts launches from the first test to the last.
+class launch_record final : public testing::Environment {
+public:
+    void SetUp() override { cuda::watch_launches_for_testing(&see_launch); }
+    void TearDown() override {
+        cuda::watch_launches_for_testing(nullptr);
+        const char *const path = std::getenv("CONVGRAD_CUDA_KERNELS");
+        if (path == nullptr || !why_no_gpu().empty()) return;
+        cuda::architecture here = cuda::the_device(0).arch;
+        here.cudnn = why_no_cudnn().empty();
+        std::ostringstream lines;  // in one piece: other programs append too
+        for (std::size_t i = 0; i < launches.size(); ++i)
+            if (const auto which = static_cast<cuda::kernel>(i); has_work(which, here))
+                lines << cuda::name_of(which) << ' ' << launches[i] << '\n';
+        std::ofstream(path, std::ios::app) << lines.str();
+    }
+};
+const auto *const record = testing::AddGlobalTestEnvironment(new launch_record);
+
 }  // namespace
+
+bool has_work(cuda::kernel which, const cuda::architecture &on) {
+    const std::string_view name = cuda::name_of(which), file = cuda::file_of(which);
+    if (file == "peaks") return false;
+    if (file == "care") return on.cudnn;
+    if (file.starts_with("banded")) return cuda::has_banded(on);
+    const bool of_warpgroups = file.starts_with("wgmma") || name.starts_with("fold_weights")
+                               || name.starts_with("merge_weights") || name == "turn_f32";
+    return !of_warpgroups || on.warpgroups;
+}
+
+std::uint64_t launches_of(cuda::kernel which) {
+    return launches[static_cast<std::size_t>(which)];
+}
 
 const std::string &why_no_gpu() {
     static const std::string why = [] {
@@ -154,38 +204,61 @@ void gpu_bench::allow_cudnn() {
     arch_.cudnn = true;
 }
 
-std::string gpu_bench::run(workbench &on, std::string_view algorithm, std::size_t workspace_limit) {
+std::unique_ptr<const engines::plan> gpu_bench::queue(
+    workbench &on, std::string_view algorithm, std::size_t workspace_limit) {
     const conv::problem &p = on.problem();
-    const auto plan =
+    auto plan =
         cuda::make_plan(p, arch_, {.workspace = workspace_limit, .only_algorithm = algorithm});
     description_ = plan->describe();
     on.restore_outputs();
-    conv::buffers host = on.data(), data{};
+    conv::buffers host = on.data();
+    data_ = {};
     for (const role r : all_roles) {
         gpu_memory &m = tensors_[static_cast<std::size_t>(r)];
         m.resize(bytes_of(p, r), misaligned_ ? size_of(type_of(p, r)) : 0);
         const void *from = r == role::add ? host.add : pointer_of(host, r);
         if (from == nullptr) continue;
         m.copy_in(from, bytes_of(p, r));
-        if (r != role::add) pointer_of(data, r) = m.data();
+        if (r != role::add) pointer_of(data_, r) = m.data();
     }
     const bool in_place = host.add != nullptr && host.add == pointer_of(host, output_of(p));
     if (host.add != nullptr)
-        data.add = in_place ? pointer_of(data, output_of(p))
-                            : tensors_[static_cast<std::size_t>(role::add)].data();
+        data_.add = in_place ? pointer_of(data_, output_of(p))
+                             : tensors_[static_cast<std::size_t>(role::add)].data();
     workspace_.resize(plan->workspace());
     workspace_.fill(0xff);
-    plan->execute({&data, 1}, workspace_.data(), lane_);
+    plan->execute({&data_, 1}, workspace_.data(), lane_);
+    return plan;
+}
+
+void gpu_bench::collect(workbench &on) {
     lane_.wait();
+    const conv::problem &p = on.problem();
+    conv::buffers host = on.data();
     for (const role r : all_roles) {
         const gpu_memory &m = tensors_[static_cast<std::size_t>(r)];
         if (!m.is_intact()) throw std::logic_error("written beside a tensor: " + to_text(p));
-        if (r == role::add || pointer_of(data, r) == nullptr || !on.is_written(r)) continue;
+        if (r == role::add || pointer_of(data_, r) == nullptr || !on.is_written(r)) continue;
         m.copy_out(pointer_of(host, r), bytes_of(p, r));
     }
     if (!workspace_.is_intact())
         throw std::logic_error("written beside the workspace: " + to_text(p));
+}
+
+std::string gpu_bench::run(workbench &on, std::string_view algorithm, std::size_t workspace_limit) {
+    const auto plan = queue(on, algorithm, workspace_limit);
+    collect(on);
     return std::string(plan->algorithm());
+}
+
+std::vector<cuda::kernel> gpu_bench::kernels_of(workbench &on, std::string_view algorithm) {
+    std::vector<cuda::kernel> all;
+    struct listing {
+        explicit listing(std::vector<cuda::kernel> &to) { listed = &to; }
+        ~listing() { listed = nullptr; }
+    } const here(all);
+    queue(on, algorithm, std::numeric_limits<std::size_t>::max());
+    return all;
 }
 
 void plant_special_values(workbench &bench, rng &random) {

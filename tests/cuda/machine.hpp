@@ -32,6 +32,15 @@ const std::string &why_no_cudnn();
 /// Of many cases every CONVGRAD_CUDA_SAMPLEth, where that is set: tools that watch a GPU are slow.
 std::uint64_t sample_step();
 
+/// Whether a kernel has work on a device: those of measurements have none, those that look after
+/// cuDNN where it is.
+bool has_work(cuda::kernel which, const cuda::architecture &on);
+/// How often this program launched a kernel. (Not by the engine that it loads from its shared
+/// object.) All that have work, one "name count" a line, are appended to the file
+/// CONVGRAD_CUDA_KERNELS when the program ends: tests/cuda/kernels.sh names those that no program
+/// launched.
+std::uint64_t launches_of(cuda::kernel which);
+
 /// Driver functions that only tests need.
 struct test_driver {
     CUresult (*alloc)(CUdeviceptr *, std::size_t);
@@ -84,6 +93,9 @@ public:
     std::string run(workbench &on, std::string_view algorithm = {},
         std::size_t workspace_limit = std::numeric_limits<std::size_t>::max());
 
+    /// The kernels that run() would launch, in turn. Throws what make_plan throws.
+    std::vector<cuda::kernel> kernels_of(workbench &on, std::string_view algorithm = {});
+
     /// Tensors start one element behind an aligned address.
     void misalign(bool on) { misaligned_ = on; }
     /// cuDNN may compute too. Throws where it is missing.
@@ -95,12 +107,19 @@ public:
     [[nodiscard]] cuda::lane &lane() { return lane_; }
 
 private:
+    /// Puts the tensors on the device, and the plan's work on the lane.
+    std::unique_ptr<const engines::plan> queue(
+        workbench &on, std::string_view algorithm, std::size_t workspace_limit);
+    /// Waits, and brings back what was written.
+    void collect(workbench &on);
+
     const cuda::device &device_;
     cuda::architecture arch_;
     cuda::lane lane_;
     std::string description_;
     std::array<gpu_memory, 5> tensors_;
     gpu_memory workspace_;
+    conv::buffers data_{};  // on the device
     bool misaligned_ = false;
 };
 

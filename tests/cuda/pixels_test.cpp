@@ -3,59 +3,16 @@
 
 #include <convgrad/error.hpp>
 
+#include "cuda/families.hpp"
 #include "cuda/machine.hpp"
 
 namespace convgrad::test {
 namespace {
 
-using conv::pass;
-using conv::problem;
-
-constexpr pass both_passes[] = {pass::forward, pass::backward_weights};
-constexpr data_type all_types[] = {data_type::f32, data_type::bf16, data_type::f16};
+using namespace families;
 
 std::string_view algorithm_of(const problem &p) {
     return p.type == data_type::f32 ? "cuda.pixels_f32" : "cuda.pixels";
-}
-
-/// Calls body for layers of every kind, with sizes around boxes, tiles and pieces.
-template <typename Body>
-void for_each_layer(rng &random, Body &&body) {
-    for (const pass what : both_passes)
-        for (const data_type type : all_types)
-            for (const data_layout layout : all_data_layouts)
-                for (const dim channels : {1, 2, 3, 4})
-                    for (int round = 0; round < 2; ++round) {
-                        problem p;
-                        p.what = what;
-                        p.type = type;
-                        p.mb = random.pick<dim>({1, 2, 3});
-                        p.ic = channels;
-                        p.oc = random.pick<dim>({1, 7, 8, 16, 24, 32, 33, 40, 64, 72, 96, 104});
-                        for (std::size_t d = 1; d < 3; ++d) {
-                            const dim kernel = random.pick<dim>({1, 2, 3, 3, 4, 5, 7, 7, 9, 11});
-                            p.x[d] = make_axis(
-                                random.pick<dim>({1, 2, 7, 8, 13, 16, 24, 29, 32, 40}), kernel,
-                                random.pick<dim>({1, 1, 2, 2, 3, 4, 5}), 1,
-                                random.pick<dim>({0, kernel / 2, kernel - 1, kernel, kernel + 2}),
-                                random.pick<dim>({kernel - 1, kernel, kernel + 2}));
-                        }
-                        // What networks have.
-                        if (random.chance(0.4)) {
-                            const dim kernel = random.pick<dim>({3, 4, 7});
-                            const dim stride = kernel == 4 ? 4 : random.between(1, 2);
-                            for (std::size_t d = 1; d < 3; ++d)
-                                p.x[d] = make_axis(random.pick<dim>({16, 32, 48}), kernel, stride,
-                                    1, stride == 4 ? 0 : kernel / 2, stride == 4 ? 0 : kernel / 2);
-                        }
-                        set_random_extras(random, p);
-                        set_layouts(p, layout,
-                            random.pick(
-                                {weights_layout::oix, weights_layout::xio, weights_layout::gaps}),
-                            random.chance(0.7) ? layout
-                                               : random.pick({data_layout::ncx, data_layout::nxc}));
-                        body(p);
-                    }
 }
 
 TEST(cuda_pixels, integers_are_exact) {
@@ -64,7 +21,7 @@ TEST(cuda_pixels, integers_are_exact) {
     workbench bench;
     gpu_bench gpu;
     std::uint64_t seed = 0;
-    for_each_layer(random, [&](const problem &p) {
+    for_each_first(random, [&](const problem &p) {
         if (testing::Test::HasFailure()) return;
         bench.load(p, fill::integers, ++seed);
         bench.run_reference();
@@ -80,7 +37,7 @@ TEST(cuda_pixels, reals_within_bound_and_the_same_bits_on_any_grid) {
     workbench bench;
     gpu_bench gpu;
     std::uint64_t seed = 0;
-    for_each_layer(random, [&](const problem &p) {
+    for_each_first(random, [&](const problem &p) {
         if (testing::Test::HasFailure()) return;
         bench.load(p, fill::reals, ++seed);
         bench.run_reference();
@@ -107,7 +64,7 @@ TEST(cuda_pixels, special_values_as_in_the_reference) {
     workbench bench;
     gpu_bench gpu;
     std::uint64_t seed = 0;
-    for_each_layer(random, [&](const problem &p) {
+    for_each_first(random, [&](const problem &p) {
         if (testing::Test::HasFailure()) return;
         bench.load(p, fill::integers, ++seed);
         plant_special_values(bench, random);
@@ -129,7 +86,7 @@ TEST(cuda_pixels, layers_of_networks_are_exact) {
     workbench bench;
     gpu_bench gpu;
     std::uint64_t seed = 100;
-    for (const pass what : both_passes)
+    for (const pass what : first_passes)
         for (const data_layout layout : {data_layout::nxc, data_layout::ncx})
             for (const data_type type : {data_type::f32, data_type::bf16})
                 for (const shape &s : shapes) {

@@ -4,6 +4,7 @@
 
 #include <convgrad/error.hpp>
 
+#include "cuda/bulk.hpp"
 #include "cuda/machine.hpp"
 #include "cuda/products.hpp"
 
@@ -13,6 +14,7 @@ namespace {
 using namespace products;
 using conv::pass;
 using conv::problem;
+using cuda::kernel;
 
 constexpr std::string_view algorithms[] = {"cuda.halo", "cuda.bulk", "cuda.wgmma", "cuda.dense",
     "cuda.fold", "cuda.columns", "cuda.pointwise"};
@@ -53,6 +55,53 @@ TEST(cuda_products, integers_are_exact) {
     }
     EXPECT_GT(ran[3], seed / 2);
     EXPECT_GT(ran[5], seed / 7);
+}
+
+/// 16-bit layers in small, and of one tap some with more channels than stay in shared memory.
+template <typename Body>
+void for_each_of_16_bits(rng &random, Body &&body) {
+    for_each(random, [&](const problem &p) {
+        if (p.type != data_type::f32) body(p);
+    });
+    for (const pass what : all_passes)
+        for (const data_type type : {data_type::bf16, data_type::f16})
+            for (const weights_layout layout : {weights_layout::oix, weights_layout::xio}) {
+                problem p = sized(what, type, 3, 1, 264, 328);
+                for (std::size_t d = 1; d < 3; ++d) p.x[d] = make_axis(8, 1, 1, 1, 0, 0);
+                set_layouts(p, data_layout::ncx, layout, data_layout::ncx);
+                body(p);
+            }
+}
+
+// Plans have large tiles for large layers only: here every tile computes layers that a reference
+// has time for.
+TEST(cuda_products, every_tile_is_exact) {
+    CONVGRAD_NEEDS_GPU();
+    gpu_bench gpu;
+    if (!gpu.arch().warpgroups) GTEST_SKIP() << "no products of warpgroups here";
+    rng random(20);
+    workbench bench;
+    std::uint64_t seed = 0;
+    for_each_of_16_bits(random, [&](const problem &p) {
+        if (testing::Test::HasFailure()) return;
+        bench.load(p, fill::integers, ++seed);
+        bench.run_reference();
+        for (const cuda::bulk_tile_size &tile : cuda::bulk_tile_sizes) {
+            const only_tile limit(tile.index);
+            for (const std::string_view algorithm : {"cuda.bulk", "cuda.pointwise"})
+                if (runs(gpu, bench, algorithm)) {
+                    ASSERT_EQ(bench.compare_exact(), "") << algorithm << ' ' << gpu.description();
+                }
+        }
+    });
+    for (const kernel first : {kernel::bulk_data_256x64_bf16, kernel::bulk_turned_256x64_bf16,
+             kernel::bulk_weights_256x64_bf16, kernel::pointwise_data_256x64_bf16,
+             kernel::pointwise_turned_256x64_bf16, kernel::pointwise_weights_256x64_bf16})
+        for (const cuda::bulk_tile_size &tile : cuda::bulk_tile_sizes)
+            for (const data_type type : {data_type::bf16, data_type::f16}) {
+                const kernel which = cuda::bulk_kernel(first, tile, type);
+                EXPECT_GT(launches_of(which), 0U) << cuda::name_of(which);
+            }
 }
 
 TEST(cuda_products, reals_within_bound_and_the_same_bits_on_any_grid) {

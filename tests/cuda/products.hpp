@@ -1,6 +1,7 @@
 // Layers of networks in small: every pass, type, layout and math mode, the rest by chance.
 #pragma once
 
+#include "cuda/bulk.hpp"
 #include "support/problems.hpp"
 
 namespace convgrad::test::products {
@@ -25,6 +26,14 @@ inline constexpr layer layers[] = {{1, 64, 64, 9, 3, 1, 1, 1}, {1, 40, 72, 7, 3,
 inline constexpr conv::pass all_passes[] = {
     conv::pass::forward, conv::pass::backward_data, conv::pass::backward_weights};
 inline constexpr data_type all_types[] = {data_type::f32, data_type::bf16, data_type::f16};
+/// Plans that are made while it lives have one tile of cuda::bulk_tile_sizes.
+struct only_tile {
+    explicit only_tile(int index) { cuda::limit_tiles_for_testing(index); }
+    ~only_tile() { cuda::limit_tiles_for_testing(-1); }
+    only_tile(const only_tile &) = delete;
+    only_tile &operator=(const only_tile &) = delete;
+};
+
 template <typename Body>
 void for_each(rng &random, Body &&body) {
     for (const layer &l : layers)

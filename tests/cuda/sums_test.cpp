@@ -1,50 +1,20 @@
 // Bias gradients on a GPU: every way in which a tensor may lie, in one part and in many.
 #include <array>
 
+#include "cuda/families.hpp"
 #include "cuda/machine.hpp"
 
 namespace convgrad::test {
 namespace {
 
-using conv::pass;
-using conv::problem;
-
-struct shape {
-    dim mb, channels, rows, columns;
-};
-// One element, runs that 16 bytes do not divide, one channel, more channels than a block has.
-constexpr shape shapes[] = {{1, 1, 1, 1}, {3, 1, 7, 7}, {2, 5, 33, 9}, {4, 8, 64, 64},
-    {2, 300, 20, 3}, {7, 24, 1, 1}, {5, 96, 56, 57}};
-
-template <typename Body>
-void for_each_problem(Body &&body) {
-    for (const shape &s : shapes)
-        for (const data_type type : {data_type::f32, data_type::bf16, data_type::f16})
-            for (const data_layout layout : all_data_layouts)
-                for (const conv::bias_gradient of :
-                    {conv::bias_gradient::from_dst, conv::bias_gradient::from_src}) {
-                    problem p;
-                    p.what = pass::backward_weights;
-                    p.type = p.out_type = type;
-                    p.diff_bias = of;
-                    p.diff_bias_type = data_type::f32;
-                    p.bias_stride = 1;
-                    p.mb = s.mb;
-                    p.groups = s.channels;
-                    p.ic = p.oc = 1;
-                    p.x[1] = make_axis(s.rows, 1, 1, 1, 0, 0);
-                    p.x[2] = make_axis(s.columns, 1, 1, 1, 0, 0);
-                    set_layouts(p, layout, weights_layout::oix, layout);
-                    body(p);
-                }
-}
+using namespace families;
 
 TEST(cuda_sums, integers_are_exact) {
     CONVGRAD_NEEDS_GPU();
     workbench bench;
     gpu_bench gpu;
     std::uint64_t seed = 0;
-    for_each_problem([&](const problem &p) {
+    for_each_sum([&](const problem &p) {
         if (testing::Test::HasFailure()) return;
         bench.load(p, fill::integers, ++seed);
         bench.run_reference();
@@ -58,7 +28,7 @@ TEST(cuda_sums, reals_within_bound_and_the_same_bits_wherever_they_lie) {
     workbench bench;
     gpu_bench gpu;
     std::uint64_t seed = 100;
-    for_each_problem([&](const problem &p) {
+    for_each_sum([&](const problem &p) {
         if (testing::Test::HasFailure()) return;
         bench.load(p, fill::reals, ++seed);
         bench.run_reference();
