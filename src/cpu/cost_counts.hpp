@@ -51,6 +51,11 @@ inline void add(work_counts &w, double maps, const reading &r) {
     if (r.last) w.lines += maps * r.positions * (r.as_stored ? lines_of(r.pitch) : 1);
 }
 
+/// Groups of a task of the narrow drivers.
+inline double narrow_groups(const problem_sizes &s) {
+    return std::min(std::max(1.0, floor_of(64 / std::max(s.ic, s.oc))), s.groups);
+}
+
 inline void add_results(work_counts &w, const problem_sizes &s, bool straight) {
     const double all = s.maps * s.out_c * s.out_positions;
     if (s.out_last) w.result_lines = s.maps * s.out_positions;

@@ -7,6 +7,7 @@
 #include "cpu/cost_counts.hpp"
 #include "cpu/folded_data.hpp"
 #include "cpu/merged_weights.hpp"
+#include "cpu/narrow_weights.hpp"
 #include "cpu/tiled.hpp"
 #include "cpu/work_cut.hpp"
 
@@ -130,11 +131,6 @@ bool regular_input(const problem_sizes &s) {
     const bool one_row = s.p.x[1] == conv::axis{};
     return s.in_last
            || (in.x[2] == 1 && (one_row || in.x[1] == (s.forward ? s.p.x[2].src : s.p.x[2].dst)));
-}
-
-/// Groups of a task of the narrow drivers.
-double narrow_groups(const problem_sizes &s) {
-    return std::min(std::max(1.0, floor_of(64 / std::max(s.ic, s.oc))), s.groups);
 }
 
 /// Whether narrow_data has channels side by side (see quad_product).
@@ -294,33 +290,41 @@ work_counts folded_weights_work(const problem_sizes &s, const kernel_set &k) {
     return w;
 }
 
-/// Positions of a tile of the narrow weights gradient.
-double narrow_tile(const problem_sizes &s) {
-    return std::max(1.0, 65536 / (narrow_groups(s) * (s.ic + s.oc)));
-}
-
-work_counts narrow_weights_work(const problem_sizes &s, const kernel_set &k) {
-    const double rows = s.ic * s.taps, column_blocks = parts_of(s.oc, 4);
-    const double n = parts_of(s.oc, column_blocks);
-    const double row_blocks = parts_of(rows, k.max_dot[static_cast<int>(n)]);
-    const double m = parts_of(rows, row_blocks), blocks = column_blocks * row_blocks;
-    const double tile = narrow_tile(s);
+work_counts narrow_weights_work(
+    const problem_sizes &s, const kernel_set &k, const narrow_cut &cut) {
+    const bool in_place = cut.dst != dst_reading::packed, planes = cut.dst == dst_reading::planes;
+    const double m = cut.rows, n = cut.columns, tile = cut.positions;
     const double tiles = s.maps * parts_of(s.dst_positions, tile);
     const double width = std::min(s.x[2].dst, tile),
                  height = std::clamp(tile / s.x[2].dst, 1.0, s.x[1].dst);
-    const double vectors = parts_of((height - 1) * s.x[2].patch + width, k.lanes);
-    const double steps = s.maps * s.dst_positions / (height * width) * vectors * blocks;
+    const double pitch = planes ? width : s.x[2].patch;
+    const double vectors = cut.dst == dst_reading::rows
+                               ? height * parts_of(width, k.lanes)
+                               : parts_of((height - 1) * pitch + width, k.lanes);
+    const double steps = s.maps * s.dst_positions / (height * width) * vectors * cut.blocks;
     work_counts w;
     w.steps = steps * std::max(m * n, m + n);
     w.runs = steps * (m + n);  // loads
-    w.calls = tiles * blocks;
-    w.partial = tiles * rows * s.oc;
-    add_both(w, s, s.maps, s.ic, s.oc, false, false, s.in_step);
+    w.calls = tiles * cut.blocks;
+    constexpr double start = 0.04;  // of a row, of a call
+    if (cut.dst == dst_reading::rows)
+        w.calls += start * s.maps * s.x[0].dst * s.x[1].dst * cut.blocks;
+    w.partial = tiles * s.ic * s.taps * s.oc;
+    // Src for each task, in as many copies as taps of a row need.
+    const double maps = s.maps * cut.cuts, step = s.in_step;
+    add(w, maps, {s.in_last, false, step, s.ic, s.in_positions * cut.copies});
+    if (!in_place) add(w, s.maps, {s.out_last, false, 1, s.oc, s.dst_positions});
     // Counted for patches only, of which no line is read twice (1 → 24 channels of 4×4: 1.6 times
     // as long as without).
     if (s.groups > 1 || s.x[1].stride == 1 || s.x[1].kernel > s.x[1].stride) w.lines = 0;
-    w.rows = s.patch_rows * s.segments + s.maps * s.x[0].dst * s.x[1].dst;
-    w.weights = s.groups * rows * s.oc;
+    w.rows = s.patch_rows * cut.cuts * (planes ? s.x[2].kernel : s.segments);
+    // Of src alone, each channel's: 12 ns (groups of 1, 2 and 4 on 28×28 to 112×112).
+    const double each = k.lanes >= 16 ? 5 : 1;
+    if (in_place)
+        w.rows *= each * s.ic;
+    else
+        w.rows += s.maps * s.x[0].dst * s.x[1].dst;
+    w.weights = s.groups * s.ic * s.taps * s.oc;
     return w;
 }
 
@@ -481,10 +485,13 @@ prediction predict_folded(const problem_sizes &s, const kernel_set &k) {
 
 prediction predict_narrow(const problem_sizes &s, const kernel_set &k) {
     if (s.empty) return nothing;
-    if (s.weights)
+    if (s.weights) {
+        const narrow_cut cut = cut_narrow_weights(s, k);
         return {group_spread(s, k)
-                    + seconds_with(cost_kind::narrow_weights, narrow_weights_work(s, k), k),
-            gradient_bytes(s, 256 << 10), gradient_pieces(s, k, narrow_tile(s), narrow_groups(s))};
+                    + seconds_with(cost_kind::narrow_weights, narrow_weights_work(s, k, cut), k),
+            gradient_bytes(s, 256 << 10),
+            cut.cuts * gradient_pieces(s, k, cut.positions, cut.groups)};
+    }
     const work_counts w = narrow_data_work(s, k);
     // One channel fills half of each pair: 1.4 to 2.7 times as long as by FMA where this says 1.
     const double halves = !is_fma(k) && s.in_c == 1 ? 2 : 1;

@@ -107,6 +107,20 @@ axis_patch make_patch(const axis_walk &walk, dim tile, bool apart) {
     return patch;
 }
 
+axis_patch patch_of_taps(const axis_walk &walk, dim tile) {
+    axis_patch patch;
+    for (const axis_phase &phase : walk.phases) {
+        auto &start = patch.start.emplace_back();
+        for (const axis_tap &tap : phase.taps) {
+            start.push_back(patch.length);
+            patch.segments.push_back({patch.length, tap.off, tile});
+            patch.length += tile;
+        }
+    }
+    patch.row = tile;
+    return patch;
+}
+
 bool touches_padding(const axis_walk &walk, dim t0, dim tile) {
     for (const axis_phase &phase : walk.phases) {
         const dim t1 = std::min(t0 + tile, phase.count) - 1;

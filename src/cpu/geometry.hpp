@@ -56,6 +56,8 @@ struct axis_patch {
 };
 
 axis_patch make_patch(const axis_walk &walk, dim tile, bool apart = false);
+/// With a segment for each tap, however they overlap: a row of it is as long as the tile's.
+axis_patch patch_of_taps(const axis_walk &walk, dim tile);
 
 /// Where position (d, h, w) of three patches lies.
 inline dim patch_index(const axis_patch (&patch)[3], dim d, dim h, dim w) {

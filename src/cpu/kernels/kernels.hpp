@@ -108,7 +108,7 @@ struct dot_args {
     const float *const *b;
     const dim *a_run, *b_run;  // in floats
     dim runs;
-    dim count;  // per run, a multiple of `lanes`
+    dim count;  // per run; nothing beyond is read
     float *c;
     dim ldc;
     bool accumulate;

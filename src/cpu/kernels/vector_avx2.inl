@@ -227,6 +227,10 @@ struct V {
         const __m128 two = _mm_add_ps(half, _mm_movehl_ps(half, half));
         return _mm_cvtss_f32(_mm_add_ss(two, _mm_movehdup_ps(two)));
     }
+    static void sum4(const vec (&v)[4], float *sums) {
+        const vec all = _mm256_hadd_ps(_mm256_hadd_ps(v[0], v[1]), _mm256_hadd_ps(v[2], v[3]));
+        _mm_storeu_ps(sums, _mm_add_ps(_mm256_castps256_ps128(all), _mm256_extractf128_ps(all, 1)));
+    }
 
     // The product's side (product_vector.inl).
     using acc = vec;

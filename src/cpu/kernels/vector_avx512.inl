@@ -280,6 +280,17 @@ struct V {
     static float sum(vec v) {
         return _mm512_reduce_add_ps(v);
     }
+    static void sum4(const vec (&v)[4], float *sums) {
+        const vec ab =
+            _mm512_add_ps(_mm512_unpacklo_ps(v[0], v[1]), _mm512_unpackhi_ps(v[0], v[1]));
+        const vec cd =
+            _mm512_add_ps(_mm512_unpacklo_ps(v[2], v[3]), _mm512_unpackhi_ps(v[2], v[3]));
+        const vec all = _mm512_add_ps(pairs_low(ab, cd), pairs_high(ab, cd));
+        const __m256 half =
+            _mm256_add_ps(_mm512_castps512_ps256(all), _mm512_extractf32x8_ps(all, 1));
+        _mm_storeu_ps(
+            sums, _mm_add_ps(_mm256_castps256_ps128(half), _mm256_extractf128_ps(half, 1)));
+    }
 
     // The product's side (product_vector.inl).
     using acc = vec;

@@ -130,6 +130,9 @@ struct V {
         const float32x2_t two = vadd_f32(vget_low_f32(v), vget_high_f32(v));
         return vget_lane_f32(two, 0) + vget_lane_f32(two, 1);
     }
+    static void sum4(const vec (&v)[4], float *sums) {
+        vst1q_f32(sums, vpaddq_f32(vpaddq_f32(v[0], v[1]), vpaddq_f32(v[2], v[3])));
+    }
 
     // The product's side (product_vector.inl).
     using acc = vec;

@@ -120,6 +120,9 @@ struct V {
     }
 
     static float sum(vec v) { return (v[0] + v[2]) + (v[1] + v[3]); }
+    static void sum4(const vec (&v)[4], float *sums) {
+        for (int i = 0; i < 4; ++i) sums[i] = sum(v[i]);
+    }
 
     // The product's side (product_vector.inl).
     using acc = vec;
