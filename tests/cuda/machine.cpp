@@ -142,6 +142,7 @@ const test_driver &tests_driver() {
         find(d.instantiate, "cuGraphInstantiateWithFlags");
         find(d.launch_graph, "cuGraphLaunch");
         find(d.memory_info, "cuMemGetInfo_v2");
+        find(d.current, "cuCtxGetCurrent");
         return d;
     }();
     return made;
@@ -149,12 +150,12 @@ const test_driver &tests_driver() {
 
 gpu_memory::~gpu_memory() {
     if (base_ == 0) return;
-    const cuda::current here(cuda::the_device(0));
+    const cuda::current here(cuda::the_device(device_));
     tests_driver().free(base_);
 }
 
 void gpu_memory::resize(std::size_t bytes, std::size_t offset) {
-    const cuda::current here(cuda::the_device(0));
+    const cuda::current here(cuda::the_device(device_));
     if (bytes > room_ || base_ == 0) {
         if (base_ != 0) must(tests_driver().free(base_));
         base_ = 0;
@@ -172,22 +173,22 @@ void *gpu_memory::data() const {
 }
 
 void gpu_memory::copy_in(const void *from, std::size_t bytes) {
-    const cuda::current here(cuda::the_device(0));
+    const cuda::current here(cuda::the_device(device_));
     if (bytes > 0) must(tests_driver().copy_in(base_ + start_, from, bytes));
 }
 
 void gpu_memory::copy_out(void *to, std::size_t bytes) const {
-    const cuda::current here(cuda::the_device(0));
+    const cuda::current here(cuda::the_device(device_));
     if (bytes > 0) must(tests_driver().copy_out(to, base_ + start_, bytes));
 }
 
 void gpu_memory::fill(unsigned char with) {
-    const cuda::current here(cuda::the_device(0));
+    const cuda::current here(cuda::the_device(device_));
     if (bytes_ > 0) must(tests_driver().fill(base_ + start_, with, bytes_));
 }
 
 bool gpu_memory::is_intact() const {
-    const cuda::current here(cuda::the_device(0));
+    const cuda::current here(cuda::the_device(device_));
     unsigned char seen[2 * margin];
     must(tests_driver().copy_out(seen, base_ + start_ - margin, margin));
     must(tests_driver().copy_out(seen + margin, base_ + start_ + bytes_, margin));
@@ -196,8 +197,11 @@ bool gpu_memory::is_intact() const {
     return true;
 }
 
-gpu_bench::gpu_bench()
-    : device_(cuda::the_device(0)), arch_(device_.arch), lane_(device_, nullptr) {}
+gpu_bench::gpu_bench(int device)
+    : device_(cuda::the_device(device)), arch_(device_.arch), lane_(device_, nullptr) {
+    for (gpu_memory &m : tensors_) m.move_to(device);
+    workspace_.move_to(device);
+}
 
 void gpu_bench::allow_cudnn() {
     arch_.cudnn_here = &cuda::cudnn_device::of(device_);

@@ -55,6 +55,7 @@ struct test_driver {
     CUresult (*instantiate)(CUgraphExec *, CUgraph, unsigned long long);
     CUresult (*launch_graph)(CUgraphExec, CUstream);
     CUresult (*memory_info)(std::size_t *, std::size_t *);
+    CUresult (*current)(CUcontext *);
 };
 const test_driver &tests_driver();
 
@@ -62,11 +63,13 @@ const test_driver &tests_driver();
 class gpu_memory {
 public:
     gpu_memory() = default;
-    explicit gpu_memory(std::size_t bytes) { resize(bytes); }
+    explicit gpu_memory(std::size_t bytes, int device = 0) : device_(device) { resize(bytes); }
     ~gpu_memory();
     gpu_memory(const gpu_memory &) = delete;
     gpu_memory &operator=(const gpu_memory &) = delete;
 
+    /// Whatever is allocated from now on is memory of this device.
+    void move_to(int device) { device_ = device; }
     /// `offset` bytes behind an aligned address.
     void resize(std::size_t bytes, std::size_t offset = 0);
     [[nodiscard]] void *data() const;
@@ -77,6 +80,7 @@ public:
     [[nodiscard]] bool is_intact() const;
 
 private:
+    int device_ = 0;
     CUdeviceptr base_ = 0;
     std::size_t bytes_ = 0, room_ = 0, start_ = 0;  // start: of the data
 };
@@ -87,7 +91,7 @@ void plant_special_values(workbench &bench, rng &random);
 /// Runs the problem of a workbench on the GPU, its results where the workbench compares them.
 class gpu_bench {
 public:
-    gpu_bench();
+    explicit gpu_bench(int device = 0);
 
     /// Throws what make_plan throws. The name of the algorithm that ran.
     std::string run(workbench &on, std::string_view algorithm = {},

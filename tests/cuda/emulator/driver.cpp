@@ -1,11 +1,14 @@
-// A driver of GPUs that has one device, on the host: libcuda.so.1 for tests where there is no
-// other. Its memory is the host's, its streams do their work at once, and of the device code it
-// takes names only: kernels are those that this library was compiled with.
+// A driver of GPUs that has two devices, on the host: libcuda.so.1 for tests where there is no
+// other. Their memory is the host's, their streams do their work at once, and of the device code it
+// takes names only: kernels are those that this library was compiled with. What belongs to one
+// device is refused where the other's is current.
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <iterator>
 #include <map>
 #include <mutex>
+#include <vector>
 
 #include <cuda.h>
 
@@ -16,23 +19,64 @@ namespace {
 using namespace convgrad;
 
 std::mutex guard;  // one launch at a time
-std::map<CUdeviceptr, std::size_t> &areas() {
-    static std::map<CUdeviceptr, std::size_t> known;
+
+/// A device, which is its primary context and its pool of memory too.
+struct device {
+    int ordinal;
+};
+device devices[] = {{0}, {1}};
+constexpr int device_count = static_cast<int>(std::size(devices));
+
+device *device_of(CUcontext context) {
+    return reinterpret_cast<device *>(context);
+}
+CUcontext context_of(const device *of) {
+    return reinterpret_cast<CUcontext>(const_cast<device *>(of));
+}
+
+/// Contexts that are current to this thread, the last one pushed at the end.
+std::vector<CUcontext> &contexts() {
+    thread_local std::vector<CUcontext> pushed;
+    return pushed;
+}
+/// Null: none is.
+device *current() {
+    return contexts().empty() ? nullptr : device_of(contexts().back());
+}
+
+/// Of a stream, whose handle is that of its device; the default streams are the current one's.
+device *device_of(CUstream stream) {
+    const bool is_default =
+        stream == nullptr || stream == CU_STREAM_LEGACY || stream == CU_STREAM_PER_THREAD;
+    return is_default ? current() : *reinterpret_cast<device **>(stream);
+}
+
+enum class memory_kind { device, managed, pinned };
+struct area {
+    std::size_t bytes;
+    const device *of;
+    memory_kind kind;
+};
+std::map<CUdeviceptr, area> &areas() {
+    static std::map<CUdeviceptr, area> known;
     return known;
 }
 
 struct function {
     const char *name;
     emulator::entry call;
+    const device *of;
     unsigned most_shared = 48U * 1024;  // more has to be asked for
 };
 
-CUresult allocate(CUdeviceptr *to, std::size_t bytes) {
+CUresult allocate(
+    CUdeviceptr *to, std::size_t bytes, const device *of, memory_kind kind = memory_kind::device) {
+    if (of == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
     void *const memory = std::aligned_alloc(256, (bytes + 511) / 256 * 256);
     if (memory == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
     *to = reinterpret_cast<CUdeviceptr>(memory);
     const std::lock_guard lock(guard);
-    areas()[*to] = bytes;
+    areas()[*to] = {bytes, of, kind};
     return CUDA_SUCCESS;
 }
 CUresult release(CUdeviceptr at) {
@@ -41,12 +85,13 @@ CUresult release(CUdeviceptr at) {
     std::free(reinterpret_cast<void *>(at));
     return CUDA_SUCCESS;
 }
-bool is_ours(CUdeviceptr at) {
+/// What memory it is; of no device: the host's.
+area area_of(CUdeviceptr at) {
     const std::lock_guard lock(guard);
     auto next = areas().upper_bound(at);
-    if (next == areas().begin()) return false;
+    if (next == areas().begin()) return {};
     --next;
-    return at < next->first + next->second + 1;
+    return at < next->first + next->second.bytes + 1 ? next->second : area{};
 }
 
 }  // namespace
@@ -69,11 +114,12 @@ CUresult cuGetErrorString(CUresult, const char **text) {
     return CUDA_SUCCESS;
 }
 CUresult cuDeviceGetCount(int *count) {
-    *count = 1;
+    *count = device_count;
     return CUDA_SUCCESS;
 }
-CUresult cuDeviceGet(CUdevice *device, int) {
-    *device = 0;
+CUresult cuDeviceGet(CUdevice *to, int ordinal) {
+    if (ordinal < 0 || ordinal >= device_count) return CUDA_ERROR_INVALID_DEVICE;
+    *to = ordinal;
     return CUDA_SUCCESS;
 }
 CUresult cuDeviceGetName(char *name, int room, CUdevice) {
@@ -94,22 +140,31 @@ CUresult cuDeviceTotalMem_v2(std::size_t *bytes, CUdevice) {
     *bytes = std::size_t{1} << 30;
     return CUDA_SUCCESS;
 }
-CUresult cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice) {
-    *context = nullptr;
+CUresult cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice of) {
+    *context = context_of(&devices[of]);
     return CUDA_SUCCESS;
 }
-CUresult cuCtxPushCurrent_v2(CUcontext) {
+CUresult cuCtxPushCurrent_v2(CUcontext context) {
+    contexts().push_back(context);
     return CUDA_SUCCESS;
 }
-CUresult cuCtxPopCurrent_v2(CUcontext *) {
+CUresult cuCtxPopCurrent_v2(CUcontext *context) {
+    if (contexts().empty()) return CUDA_ERROR_INVALID_CONTEXT;
+    *context = contexts().back();
+    contexts().pop_back();
+    return CUDA_SUCCESS;
+}
+CUresult cuCtxGetCurrent(CUcontext *context) {
+    *context = context_of(current());
     return CUDA_SUCCESS;
 }
 CUresult cuModuleLoadData(CUmodule *module, const void *) {
-    *module = nullptr;
-    return CUDA_SUCCESS;
+    *module = reinterpret_cast<CUmodule>(current());
+    return current() == nullptr ? CUDA_ERROR_INVALID_CONTEXT : CUDA_SUCCESS;
 }
-CUresult cuModuleGetFunction(CUfunction *to, CUmodule, const char *name) {
-    *to = reinterpret_cast<CUfunction>(new function{name, emulator::find_kernel(name)});
+CUresult cuModuleGetFunction(CUfunction *to, CUmodule module, const char *name) {
+    *to = reinterpret_cast<CUfunction>(
+        new function{name, emulator::find_kernel(name), reinterpret_cast<const device *>(module)});
     return CUDA_SUCCESS;
 }
 CUresult cuFuncGetAttribute(int *value, CUfunction_attribute, CUfunction) {
@@ -122,8 +177,10 @@ CUresult cuFuncSetAttribute(CUfunction which, CUfunction_attribute what, int val
     return CUDA_SUCCESS;
 }
 CUresult cuLaunchKernel(CUfunction which, unsigned grid_x, unsigned, unsigned, unsigned block_x,
-    unsigned, unsigned, unsigned shared, CUstream, void **arguments, void **) {
+    unsigned, unsigned, unsigned shared, CUstream stream, void **arguments, void **) {
     const auto *const f = reinterpret_cast<const function *>(which);
+    if (current() == nullptr || device_of(stream) != current()) return CUDA_ERROR_INVALID_CONTEXT;
+    if (f->of != current()) return CUDA_ERROR_INVALID_HANDLE;
     if (f->call == nullptr) {
         std::fprintf(stderr, "emulator: there is no kernel %s\n", f->name);
         return CUDA_ERROR_NOT_SUPPORTED;
@@ -135,24 +192,31 @@ CUresult cuLaunchKernel(CUfunction which, unsigned grid_x, unsigned, unsigned, u
 }
 CUresult cuPointerGetAttributes(
     unsigned count, CUpointer_attribute *which, void **values, CUdeviceptr at) {
-    const bool ours = is_ours(at);
+    const area there = area_of(at);
+    const bool ours = there.of != nullptr;
     for (unsigned i = 0; i < count; ++i)
         if (which[i] == CU_POINTER_ATTRIBUTE_MEMORY_TYPE)
-            *static_cast<CUmemorytype *>(values[i]) =
-                ours ? CU_MEMORYTYPE_DEVICE : static_cast<CUmemorytype>(0);
+            *static_cast<CUmemorytype *>(values[i]) = !ours ? static_cast<CUmemorytype>(0)
+                                                      : there.kind == memory_kind::pinned
+                                                          ? CU_MEMORYTYPE_HOST
+                                                          : CU_MEMORYTYPE_DEVICE;
+        else if (which[i] == CU_POINTER_ATTRIBUTE_IS_MANAGED)
+            *static_cast<unsigned *>(values[i]) = ours && there.kind == memory_kind::managed;
         else if (which[i] == CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL)
-            *static_cast<int *>(values[i]) = ours ? 0 : -2;
+            *static_cast<int *>(values[i]) = ours ? there.of->ordinal : -2;
     return CUDA_SUCCESS;
 }
 CUresult cuStreamCreate(CUstream *stream, unsigned) {
-    *stream = nullptr;
+    if (current() == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
+    *stream = reinterpret_cast<CUstream>(new device *(current()));
     return CUDA_SUCCESS;
 }
-CUresult cuStreamDestroy_v2(CUstream) {
+CUresult cuStreamDestroy_v2(CUstream stream) {
+    delete reinterpret_cast<device **>(stream);
     return CUDA_SUCCESS;
 }
-CUresult cuStreamGetCtx(CUstream, CUcontext *context) {
-    *context = nullptr;
+CUresult cuStreamGetCtx(CUstream stream, CUcontext *context) {
+    *context = context_of(device_of(stream));
     return CUDA_SUCCESS;
 }
 CUresult cuStreamSynchronize(CUstream) {
@@ -168,8 +232,8 @@ CUresult cuStreamIsCapturing(CUstream, CUstreamCaptureStatus *status) {
 CUresult cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode *) {
     return CUDA_SUCCESS;
 }
-CUresult cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *) {
-    *pool = nullptr;
+CUresult cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *wanted) {
+    *pool = reinterpret_cast<CUmemoryPool>(&devices[wanted->location.id]);
     return CUDA_SUCCESS;
 }
 CUresult cuMemPoolSetAttribute(CUmemoryPool, CUmemPool_attribute, void *) {
@@ -178,21 +242,22 @@ CUresult cuMemPoolSetAttribute(CUmemoryPool, CUmemPool_attribute, void *) {
 CUresult cuMemPoolTrimTo(CUmemoryPool, std::size_t) {
     return CUDA_SUCCESS;
 }
-CUresult cuMemAllocFromPoolAsync(CUdeviceptr *to, std::size_t bytes, CUmemoryPool, CUstream) {
-    return allocate(to, bytes);
+CUresult cuMemAllocFromPoolAsync(
+    CUdeviceptr *to, std::size_t bytes, CUmemoryPool pool, CUstream stream) {
+    const auto *const of = reinterpret_cast<const device *>(pool);
+    return device_of(stream) == of ? allocate(to, bytes, of) : CUDA_ERROR_INVALID_CONTEXT;
 }
 CUresult cuMemFreeAsync(CUdeviceptr at, CUstream) {
     return release(at);
 }
 CUresult cuMemAlloc_v2(CUdeviceptr *to, std::size_t bytes) {
-    return allocate(to, bytes);
+    return allocate(to, bytes, current());
 }
 CUresult cuMemAllocManaged(CUdeviceptr *to, std::size_t bytes, unsigned) {
-    return allocate(to, bytes);
+    return allocate(to, bytes, current(), memory_kind::managed);
 }
 CUresult cuMemAllocHost_v2(void **to, std::size_t bytes) {
-    *to = std::malloc(bytes);
-    return *to == nullptr ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_SUCCESS;
+    return allocate(reinterpret_cast<CUdeviceptr *>(to), bytes, current(), memory_kind::pinned);
 }
 CUresult cuMemFree_v2(CUdeviceptr at) {
     return release(at);
