@@ -18,13 +18,34 @@ namespace {
 
 using namespace convgrad;
 
+/// Of both devices, as "90"; no products of warpgroups can be emulated.
+int capability() {
+    const char *const asked = std::getenv("CONVGRAD_EMULATED_CAPABILITY");
+    return asked == nullptr ? 80 : std::atoi(asked);
+}
+/// Bytes of shared memory that a block may ask for.
+int most_shared() {
+    constexpr int kilobyte = 1024;
+    switch (capability()) {
+    case 80:
+    case 87:
+        return 163 * kilobyte;
+    case 86:
+    case 89:
+    case 120:
+        return 99 * kilobyte;
+    default:
+        return 227 * kilobyte;
+    }
+}
+
 std::mutex guard;  // one launch at a time
 
 /// A device, which is its primary context and its pool of memory too.
 struct device {
-    int ordinal;
+    int ordinal, multiprocessors;
 };
-device devices[] = {{0}, {1}};
+device devices[] = {{0, 4}, {1, 1}};
 constexpr int device_count = static_cast<int>(std::size(devices));
 
 device *device_of(CUcontext context) {
@@ -126,13 +147,10 @@ CUresult cuDeviceGetName(char *name, int room, CUdevice) {
     std::snprintf(name, static_cast<std::size_t>(room), "emulator");
     return CUDA_SUCCESS;
 }
-CUresult cuDeviceGetAttribute(int *value, CUdevice_attribute which, CUdevice) {
-    // The compute capability, as "90"; no products of warpgroups can be emulated.
-    const char *const asked = std::getenv("CONVGRAD_EMULATED_CAPABILITY");
-    const int capability = asked == nullptr ? 80 : std::atoi(asked);
-    *value = which == CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR   ? capability / 10
-             : which == CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR ? capability % 10
-             : which == CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT     ? 4
+CUresult cuDeviceGetAttribute(int *value, CUdevice_attribute which, CUdevice of) {
+    *value = which == CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR   ? capability() / 10
+             : which == CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR ? capability() % 10
+             : which == CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT     ? devices[of].multiprocessors
                                                                      : 0;
     return CUDA_SUCCESS;
 }
@@ -172,8 +190,10 @@ CUresult cuFuncGetAttribute(int *value, CUfunction_attribute, CUfunction) {
     return CUDA_SUCCESS;
 }
 CUresult cuFuncSetAttribute(CUfunction which, CUfunction_attribute what, int value) {
-    if (what == CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES)
+    if (what == CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES) {
+        if (value > most_shared()) return CUDA_ERROR_INVALID_VALUE;
         reinterpret_cast<function *>(which)->most_shared = static_cast<unsigned>(value);
+    }
     return CUDA_SUCCESS;
 }
 CUresult cuLaunchKernel(CUfunction which, unsigned grid_x, unsigned, unsigned, unsigned block_x,
