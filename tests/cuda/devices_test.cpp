@@ -158,6 +158,57 @@ TEST(cuda_devices, every_algorithm_has_the_same_bits_on_both) {
     }
 }
 
+/// What the emulator's second device answers while this lives.
+struct answers {
+    answers(CUresult of_launches, CUresult of_all) {
+        tests_driver().answer(1, of_launches, of_all);
+    }
+    ~answers() { tests_driver().answer(1, CUDA_SUCCESS, CUDA_SUCCESS); }
+    answers(const answers &) = delete;
+    answers &operator=(const answers &) = delete;
+};
+
+TEST(cuda_devices, errors_of_the_driver_name_op_device_and_cause) {
+    CONVGRAD_NEEDS_TWO_GPUS();
+    if (tests_driver().answer == nullptr) GTEST_SKIP() << "devices do not fail on demand";
+    const first_layer other;
+    const second_layer l;
+    const engine on = engine_of(1);
+    const stream queue(on), healthy(engine_of(0));
+    graph g;
+    op forward = padded(0, op_kind::convolution, "stem");
+    forward.add_input(l.host.src.described(0)).add_input(l.host.weights.described(1));
+    g.add(forward.add_output(f32(2, {2, 5, 5, 4})));
+    g.finalize();
+    const compiled_partition ready = g.partitions().at(0).compile(on);
+    const auto run = [&] {
+        ready.execute(queue, {l.src.view(), l.weights.view()}, {l.dst.view()});
+    };
+    {
+        const answers refused(CUDA_ERROR_INVALID_VALUE, CUDA_SUCCESS);
+        expect_error(device_failure,
+            {"Convolution: device failure: cuda device 1 (emulator): launching "},
+            [&] { l.call(queue); });
+        expect_error(device_failure, {R"(Convolution "stem": device failure: cuda device 1)"}, run);
+        queue.wait();
+    }
+    {
+        const answers lost(CUDA_SUCCESS, CUDA_ERROR_ILLEGAL_ADDRESS);
+        expect_error(device_failure,
+            {"Convolution: device failure: cuda device 1 (emulator): ", "work that was queued",
+                "cannot be used by this process any more"},
+            [&] { l.call(queue); });
+        expect_error(device_failure, {R"(Convolution "stem": device failure: cuda device 1)"}, run);
+        expect_error(device_failure, {"cuda device 1 (emulator): waiting"}, [&] { queue.wait(); });
+        other.call(healthy);
+        healthy.wait();
+        EXPECT_EQ(other.dst.values(), other.expected());
+    }
+    run();
+    queue.wait();
+    EXPECT_EQ(l.dst.values(), l.expected());
+}
+
 // A caller's workspace is memory of the device, aligned as the device's own is.
 TEST(cuda_devices, workspaces_of_other_memory_are_refused) {
     CONVGRAD_NEEDS_GPU();

@@ -56,6 +56,8 @@ struct test_driver {
     CUresult (*launch_graph)(CUgraphExec, CUstream);
     CUresult (*memory_info)(std::size_t *, std::size_t *);
     CUresult (*current)(CUcontext *);
+    /// The emulator's alone, else null: what a device answers from now on to launches, and to all.
+    void (*answer)(int device, CUresult of_launches, CUresult of_all);
 };
 const test_driver &tests_driver();
 

@@ -1,5 +1,7 @@
 // One case of every kernel: few enough for tools that watch a GPU and are slow, and the proof that
 // none is left out.
+#include <algorithm>
+
 #include <convgrad/error.hpp>
 
 #include "cuda/families.hpp"

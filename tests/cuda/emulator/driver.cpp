@@ -2,6 +2,7 @@
 // other. Their memory is the host's, their streams do their work at once, and of the device code it
 // takes names only: kernels are those that this library was compiled with. What belongs to one
 // device is refused where the other's is current.
+#include <atomic>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -44,6 +45,8 @@ std::mutex guard;  // one launch at a time
 /// A device, which is its primary context and its pool of memory too.
 struct device {
     int ordinal, multiprocessors;
+    // What launches answer, and what everything does that waits or asks.
+    std::atomic<CUresult> of_launches{CUDA_SUCCESS}, of_all{CUDA_SUCCESS};
 };
 device devices[] = {{0, 4}, {1, 1}};
 constexpr int device_count = static_cast<int>(std::size(devices));
@@ -118,6 +121,12 @@ area area_of(CUdeviceptr at) {
 }  // namespace
 
 extern "C" {
+
+/// Not of a driver: what a device answers from now on, to launches alone or to all.
+void convgrad_emulator_answer(int ordinal, CUresult of_launches, CUresult of_all) {
+    devices[ordinal].of_launches = of_launches;
+    devices[ordinal].of_all = of_all;
+}
 
 CUresult cuInit(unsigned) {
     return CUDA_SUCCESS;
@@ -201,6 +210,8 @@ CUresult cuLaunchKernel(CUfunction which, unsigned grid_x, unsigned, unsigned, u
     const auto *const f = reinterpret_cast<const function *>(which);
     if (current() == nullptr || device_of(stream) != current()) return CUDA_ERROR_INVALID_CONTEXT;
     if (f->of != current()) return CUDA_ERROR_INVALID_HANDLE;
+    if (current()->of_all != CUDA_SUCCESS) return current()->of_all;
+    if (current()->of_launches != CUDA_SUCCESS) return current()->of_launches;
     if (f->call == nullptr) {
         std::fprintf(stderr, "emulator: there is no kernel %s\n", f->name);
         return CUDA_ERROR_NOT_SUPPORTED;
@@ -239,11 +250,11 @@ CUresult cuStreamGetCtx(CUstream stream, CUcontext *context) {
     *context = context_of(device_of(stream));
     return CUDA_SUCCESS;
 }
-CUresult cuStreamSynchronize(CUstream) {
-    return CUDA_SUCCESS;
+CUresult cuStreamSynchronize(CUstream stream) {
+    return device_of(stream)->of_all;
 }
-CUresult cuStreamQuery(CUstream) {
-    return CUDA_SUCCESS;
+CUresult cuStreamQuery(CUstream stream) {
+    return device_of(stream)->of_all;
 }
 CUresult cuStreamIsCapturing(CUstream, CUstreamCaptureStatus *status) {
     *status = CU_STREAM_CAPTURE_STATUS_NONE;
