@@ -121,18 +121,19 @@ inline double data_bytes(const problem_sizes &s, double weights, double most_wei
 }
 
 /// Tiles of whole rows of which the input takes so many bytes, of `together` groups, or smaller
-/// ones, of `least` positions, where a thread would have fewer than `each_thread`.
+/// ones where a thread would have fewer than `each_thread`; also of parts of rows, of `least`
+/// positions, if that is given.
 inline double data_pieces(
-    const problem_sizes &s, double bytes, double each_thread, double together, double least = 64) {
+    const problem_sizes &s, double bytes, double each_thread, double together, double least = 0) {
     constexpr double usual = 64, threads = most_cut_threads;
     const double row = s.x[2].length, rows = s.x[0].length * s.x[1].length;
     const double maps = s.images * parts_of(s.groups, together);
     const double each = 4 * s.in_c * together * s.in_positions / (rows * row);
-    const double tile =
-        std::max(least, std::min(bytes / each, rows * row * maps / (each_thread * threads)));
+    const double tile = std::max(least > 0 ? least : usual,
+        std::min(bytes / each, rows * row * maps / (each_thread * threads)));
     // Counted for narrow_data too, 1x1 layers on planes went there, which it predicts at half of
     // what they take.
-    if (least < usual && tile < row) return maps * rows * parts_of(row, floor_of(tile));
+    if (least > 0 && tile < row) return maps * rows * parts_of(row, floor_of(tile));
     return maps * parts_of(rows, std::max(1.0, floor_of(tile / row)));
 }
 

@@ -445,9 +445,11 @@ prediction predict_tiled(const problem_sizes &s, const kernel_set &k) {
     const double spread = spread_seconds(s);
     if (k.tiles()) return {spread + amx_tiled_seconds(s, k), bytes};
     if (s.weights) {
-        // First layers, a few rows of sums for each tap: 1.15 to 1.25 times what the counts say.
+        // First layers, a few rows of sums for each tap: 1.15 to 1.25 times what the counts say,
+        // with channels side by side 1.4, in pairs 1.5 (Zen 5, beside folded_weights).
         const bool own_type = s.f32 || !is_fma(k);
-        const double few = own_type && s.ic <= 8 && s.x[2].kernel > 1 ? 1.2 : 1;
+        const double longer = !s.in_last ? 1.2 : is_fma(k) ? 1.4 : 1.5;
+        const double few = own_type && s.ic <= 8 && s.x[2].kernel > 1 ? longer : 1;
         return {spread + few * seconds_with(cost_kind::tiled_weights, tiled_weights_work(s, k), k),
             bytes};
     }
@@ -464,9 +466,10 @@ bool worth_stacking(const conv::problem &p, const kernel_set &kernels) {
 prediction predict_folded(const problem_sizes &s, const kernel_set &k) {
     if (s.empty) return nothing;
     if (s.weights) {
-        // Pairs of positions that are picked one by one (1 channel, stride 3 and 4: 1.6 to 1.9).
-        const double far =
-            !is_fma(k) && !s.in_last && s.ic * s.groups == 1 && s.x[2].stride > 2 ? 1.6 : 1;
+        // Pairs of positions that are picked one by one (1 channel, strides above 2: 1.6 to 1.9
+        // with few taps, with 16 and more .9 to 1.1).
+        const bool picked = !is_fma(k) && !s.in_last && s.ic * s.groups == 1 && s.x[2].stride > 2;
+        const double far = picked && s.x[2].kernel < 8 ? 1.3 : 1;
         return {spread_seconds(s)
                     + far * seconds_with(cost_kind::folded_weights, folded_weights_work(s, k), k),
             gradient_bytes(s, 64 << 10),
