@@ -10,7 +10,7 @@ HUNT_PROBLEMS ?= 1000000
 HUNT_SEED ?= 1
 HUNT_PYTHON_PROBLEMS ?= 20000
 
-.PHONY: run test test-sanitize test-aarch64 test-torch test-cuda check-reproducible docs wheel build setup install clean format tidy fuzz soak hunt hunt-python accuracy accuracy-cuda help
+.PHONY: run test test-sanitize test-aarch64 test-torch test-cuda test-torch-cuda check-reproducible docs wheel build setup install clean format tidy fuzz soak hunt hunt-python accuracy accuracy-cuda help
 
 run: build ## set up, build, check all ops and types, then train a network and write a report
 	$(BUILD)/bin/convgrad verify
@@ -40,6 +40,10 @@ test-cuda: build ## pass the tests of the CUDA engine on this machine's GPU, whi
 	  ctest --preset $(PRESET) -j $(CUDA_JOBS) -R '^(cuda_test:|train:command$$)' --no-tests=error
 	tests/cuda/kernels.sh $(BUILD)/cuda_kernels.txt
 	tests/cuda/sanitize.sh $(BUILD)/bin/cuda_test
+
+test-torch-cuda: build ## pass the tests of the Python package with PyTorch on this machine's GPU (CONVGRAD_KEEP_VENV=1: in build/torch-venv as it is)
+	CONVGRAD_REQUIRE_GPU=1 python/tests/run.sh build/torch-venv python/tests/requirements-torch.txt \
+	  $(CURDIR)/$(BUILD)/python/tests/objects.txt python/tests/with_torch/test_torch_cuda.py python/tests/with_torch/test_torch_bench.py
 
 accuracy: build ## measure errors against f64 and rewrite the tables of docs/accuracy.md
 	tests/accuracy/write_tables.sh $(BUILD)/bin/convgrad_accuracy docs/accuracy.md

@@ -1,5 +1,6 @@
 """PyTorch's part of the tests: `make test-torch`."""
 
+import os
 import subprocess
 import sys
 
@@ -16,3 +17,23 @@ torch.set_num_threads(1)
 @pytest.fixture(autouse=True)
 def seed():
     torch.manual_seed(0)
+
+
+def why_no_gpu():
+    from convgrad.torch import _functions, native_operators
+
+    if not torch.cuda.is_available():
+        return "there is no GPU that PyTorch sees"
+    if not native_operators:
+        return "the operators in C++ have not been built"
+    if not _functions.has_engine(torch.device("cuda:0")):
+        return "the package has no CUDA engine for this GPU"
+    return None
+
+
+@pytest.fixture
+def gpu():
+    """Skips a test where the package has no GPU; with CONVGRAD_REQUIRE_GPU set fails it."""
+    why = why_no_gpu()
+    if why is not None:
+        (pytest.fail if os.environ.get("CONVGRAD_REQUIRE_GPU") else pytest.skip)(why)

@@ -71,7 +71,24 @@ def test_without_a_gpu_that_is_said(calls, monkeypatch):
         compare_torch.main()
 
 
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+@pytest.mark.usefixtures("gpu")
+def test_both_sides_agree_on_a_gpu(calls):
+    from problems import Problem
+
+    on = calls.Cuda(0)
+    for problem in PROBLEMS:
+        for dtype in calls.TYPES:
+            on.settings(dtype)
+            for data_format in ("NXC", "NCX"):
+                for what in PASSES:
+                    ours, theirs = on.calls(Problem(*problem), what, dtype, data_format)
+                    assert calls.difference(ours(), theirs()) <= calls.TOLERANCE[dtype], (
+                        problem,
+                        what,
+                    )
+
+
+@pytest.mark.usefixtures("gpu")
 def test_medians_on_a_gpu(calls):
     from gpu_clock import medians_in_turns
 

@@ -9,12 +9,8 @@ import torch
 import torch.nn.functional as F
 
 import convgrad.torch as ct
-from convgrad.torch._functions import has_engine
 
-pytestmark = pytest.mark.skipif(
-    not torch.cuda.is_available() or not has_engine(torch.device("cuda:0")),
-    reason="needs a GPU, the CUDA engine and operators in C++",
-)
+pytestmark = pytest.mark.usefixtures("gpu")
 DEVICE = torch.device("cuda:0")
 TYPES = [torch.float32, torch.bfloat16, torch.float16]
 FORMATS = [torch.contiguous_format, torch.channels_last]
