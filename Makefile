@@ -48,8 +48,9 @@ test-torch-cuda: build ## pass the tests of the Python package with PyTorch on t
 accuracy: build ## measure errors against f64 and rewrite the tables of docs/accuracy.md
 	tests/accuracy/write_tables.sh $(BUILD)/bin/convgrad_accuracy docs/accuracy.md
 
-accuracy-cuda: build ## the same for the CUDA engine, on this machine's GPU
+accuracy-cuda: build ## the same for the CUDA engine, on this machine's GPU, and for an installed cuDNN 9
 	$(BUILD)/bin/convgrad_accuracy --engine cuda --measure docs/measured/accuracy_cuda.csv
+	-$(BUILD)/bin/convgrad_accuracy --engine cuda+cudnn --measure docs/measured/accuracy_cuda.csv --only cuda.cudnn
 	$(BUILD)/bin/convgrad_accuracy --measured docs/measured/accuracy_cuda.csv --write docs/accuracy.md
 
 docs: ## build the site of the documents, with search and the API reference, into build/site

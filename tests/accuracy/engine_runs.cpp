@@ -53,7 +53,7 @@ struct engine_runs::memory {
 };
 
 engine_runs::engine_runs(const engine_options &where) : on_(where), queue_(on_) {
-    for (std::size_t i = 0; i < 4; ++i)  // src, weights, dst, workspace
+    for (std::size_t i = 0; i < 5; ++i)  // src, weights, dst, bias, workspace
         tensors_.push_back(std::make_unique<memory>(on_.get().backend->facts()));
 }
 
@@ -102,19 +102,20 @@ errors engine_runs::run(subject &s, const engines::plan &plan) {
     const problem &p = s.problem();
     return s.run_by([&](const conv::buffers &host) {
         conv::buffers there;
-        void *const from[] = {host.src, host.weights, host.dst};
-        void **const to[] = {&there.src, &there.weights, &there.dst};
+        void *const from[] = {host.src, host.weights, host.dst, host.bias};
+        void **const to[] = {&there.src, &there.weights, &there.dst, &there.bias};
         const auto bytes = [&](std::size_t i) {
             const auto r = static_cast<role>(i);
             return static_cast<std::size_t>(test::span_of(p, r)) * size_of(test::type_of(p, r));
         };
-        for (std::size_t i = 0; i < 3; ++i) {
+        for (std::size_t i = 0; i < 4; ++i) {
+            if (bytes(i) == 0) continue;  // that a pass does not have
             tensors_[i]->reserve(bytes(i));
             tensors_[i]->copy_in(from[i], bytes(i));
             *to[i] = tensors_[i]->data;
         }
-        tensors_[3]->reserve(plan.workspace());
-        plan.execute({&there, 1}, tensors_[3]->data, queue_.get());
+        tensors_[4]->reserve(plan.workspace());
+        plan.execute({&there, 1}, tensors_[4]->data, queue_.get());
         queue_.wait();
         const auto out = static_cast<std::size_t>(test::output_of(p));
         tensors_[out]->copy_out(from[out], bytes(out));

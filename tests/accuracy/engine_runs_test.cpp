@@ -36,6 +36,21 @@ TEST(engine_runs, are_the_plans_of_the_engine) {
         }
 }
 
+// A bias gradient is measured too: plain sums of one operand.
+TEST(engine_runs, of_bias_gradients) {
+    engine_runs on({.threads = 1});
+    for (const data_type type : {data_type::f32, data_type::bf16, data_type::f16})
+        for (const named_problem &n : engine_problems_of(family::bias, type))
+            for (const flavour what : all_flavours) {
+                subject s(n.p, what, 1);
+                EXPECT_EQ(s.plain().unlike, 0) << n.name;
+                const errors e = on.run(s, *on.chosen(n.p, math_mode::accurate));
+                EXPECT_GT(e.elements, 0) << n.name;
+                EXPECT_EQ(e.unlike, 0) << n.name << ", " << to_string(what);
+                EXPECT_LE(e.sum, longest_sum(n.p)) << n.name << ", " << to_string(what);
+            }
+}
+
 class engine_file : public testing::Test {
 protected:
     ~engine_file() override { std::remove(path.c_str()); }
@@ -60,6 +75,24 @@ TEST_F(engine_file, becomes_tables) {
         EXPECT_NE(text.find(part), std::string::npos) << part << " is not in\n" << text;
     EXPECT_LT(text.find("| dense | *plain"), text.find("| dense | cuda.dense"));
     EXPECT_LT(text.find("| dense | cuda.dense"), text.find("| dense | *chosen*"));
+}
+
+// Lines of algorithms that are measured alone take the place of those that were there.
+TEST_F(engine_file, gets_other_lines_of_some_algorithms) {
+    const engine_runs on({});
+    const conv::problem bias = engine_problems_of(family::bias, data_type::f32).front().p;
+    const std::string name(on.chosen(bias, math_mode::accurate)->algorithm());
+    write("# " + on.name() + head.substr(head.find('\n')) + "f32,bias gradient,bias gradient,f32,\""
+          + name + ", strict\",random,12345,1,1,1,0\n"
+          + "f32,dense,forward,f32,\"another, fast\",random,250,300,50,100,0\n");
+    EXPECT_THROW(measure_engine("cpu", path, {"none"}), std::runtime_error);
+    EXPECT_EQ(measure_engine("cpu", path, {name}), 0);
+    const std::string text = engine_tables(path);
+    EXPECT_EQ(text.find("12345"), std::string::npos) << text;
+    EXPECT_NE(text.find("| bias gradient | " + name), std::string::npos) << text;
+    EXPECT_NE(text.find("| dense | another, fast | 250 |"), std::string::npos) << text;
+    write(head);
+    EXPECT_THROW(measure_engine("cpu", path, {name}), std::runtime_error);  // of another device
 }
 
 TEST_F(engine_file, that_is_none_is_refused) {

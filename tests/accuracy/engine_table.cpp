@@ -21,12 +21,14 @@ constexpr std::string_view plain_sum = "*plain f32 sum*";
 constexpr std::string_view head =
     "type,layers,pass,output,method,data,largest_sum,largest_ulp,rms_sum,elements,wrong";
 constexpr data_type all_types[] = {data_type::f32, data_type::bf16, data_type::f16};
-constexpr pass all_passes[] = {pass::forward, pass::backward_data, pass::backward_weights};
+constexpr pass all_passes[] = {
+    pass::forward, pass::backward_data, pass::backward_weights, pass::backward_bias};
 
 std::string_view name_of(pass what) {
-    return what == pass::forward         ? "forward"
-           : what == pass::backward_data ? "data gradient"
-                                         : "weights gradient";
+    return what == pass::forward            ? "forward"
+           : what == pass::backward_data    ? "data gradient"
+           : what == pass::backward_weights ? "weights gradient"
+                                            : "bias gradient";
 }
 
 std::string chosen_in(math_mode math) {
@@ -62,21 +64,50 @@ struct measurement {
     }
 };
 
+/// "cuda.wgmma" of "cuda.wgmma, fast".
+std::string algorithm_of(std::string_view method) {
+    return std::string(method.substr(0, method.find(',')));
+}
+
 measurement measure(engine_runs &on) {
     measurement m{on.name(), {}};
     for (const data_type type : all_types)
-        for (const family f : all_families)
-            for_each_subject(f, type, seeds, [&](const named_problem &n, subject &s) {
-                const auto at = [&](std::string method) -> errors & {
-                    return m.at({type, n.p.what, {f, n.p.out_type != n.p.type, std::move(method)},
-                        s.data()});
-                };
-                at(std::string(plain_sum)).merge(s.plain());
-                for (const engine_method &one : on.methods_for(n.p))
-                    at(one.name).merge(on.run(s, *one.plan));
-                for (const math_mode math : modes_of(type))
-                    at(chosen_in(math)).merge(on.run(s, *on.chosen(n.p, math)));
+        for (const family f : engine_families)
+            for_each_subject(
+                engine_problems_of(f, type), seeds, [&](const named_problem &n, subject &s) {
+                    const auto at = [&](std::string method) -> errors & {
+                        return m.at({type, n.p.what,
+                            {f, n.p.out_type != n.p.type, std::move(method)}, s.data()});
+                    };
+                    at(std::string(plain_sum)).merge(s.plain());
+                    for (const engine_method &one : on.methods_for(n.p))
+                        at(one.name).merge(on.run(s, *one.plan));
+                    for (const math_mode math : modes_of(type))
+                        at(chosen_in(math)).merge(on.run(s, *on.chosen(n.p, math)));
+                });
+    return m;
+}
+
+/// Some algorithms alone, on the problems that they take.
+measurement measure(engine_runs &on, const std::vector<std::string> &only) {
+    measurement m{on.name(), {}};
+    const auto wanted = [&](const conv::problem &p) {
+        std::vector<engine_method> methods = on.methods_for(p);
+        std::erase_if(methods, [&](const engine_method &one) {
+            return std::ranges::find(only, algorithm_of(one.name)) == only.end();
+        });
+        return methods;
+    };
+    for (const data_type type : all_types)
+        for (const family f : engine_families) {
+            std::vector<named_problem> problems = engine_problems_of(f, type);
+            std::erase_if(problems, [&](const named_problem &n) { return wanted(n.p).empty(); });
+            for_each_subject(problems, seeds, [&](const named_problem &n, subject &s) {
+                for (const engine_method &one : wanted(n.p))
+                    m.at({type, n.p.what, {f, n.p.out_type != n.p.type, one.name}, s.data()})
+                        .merge(on.run(s, *one.plan));
             });
+        }
     return m;
 }
 
@@ -130,7 +161,7 @@ measurement read(const std::string &path) {
         if (f.size() != 11) throw std::runtime_error(path + ": a line is cut off: " + line);
         line_key key{by_name(all_types, f[0], [](data_type t) { return convgrad::to_string(t); }),
             by_name(all_passes, f[2], &name_of), {}, {}};
-        key.row.f = by_name(all_families, f[1], [](family x) { return to_string(x); });
+        key.row.f = by_name(engine_families, f[1], [](family x) { return to_string(x); });
         key.row.master = f[3] != f[0];
         key.row.method = f[4];
         key.data = by_name(all_flavours, f[5], [](flavour x) { return to_string(x); });
@@ -145,6 +176,19 @@ measurement read(const std::string &path) {
     return m;
 }
 
+void write(const std::string &path, const measurement &m) {
+    std::ofstream out(path);
+    out << "# " << m.device << '\n' << head << '\n' << std::setprecision(5);
+    for (const auto &[key, e] : m.lines)
+        out << convgrad::to_string(key.type) << ',' << to_string(key.row.f) << ','
+            << name_of(key.what) << ','
+            << convgrad::to_string(key.row.master ? data_type::f32 : key.type) << ','
+            << field_text(key.row.method) << ',' << to_string(key.data) << ',' << e.sum << ','
+            << e.ulp << ',' << e.rms() << ',' << e.elements << ',' << e.unlike << '\n';
+    out.flush();
+    if (!out) throw std::runtime_error("cannot write " + path);
+}
+
 /// Root mean square errors of what each mode chooses, in terms of the plain sum's, by pass.
 void print_classes(std::ostream &out, const measurement &m) {
     constexpr flavour shown[] = {flavour::random, flavour::positive, flavour::scaled};
@@ -154,7 +198,8 @@ void print_classes(std::ostream &out, const measurement &m) {
     for (std::size_t i = 0; i < std::size(shown); ++i) out << " ---: | ---: |";
     out << '\n';
     for (const data_type type : all_types)
-        for (const pass what : all_passes)
+        for (const pass what : all_passes) {
+            if (what == pass::backward_bias) continue;  // one algorithm, plain sums
             for (const math_mode math : modes_of(type)) {
                 // Of 16-bit weights gradients those in f32: 16 bits would hide the sum's error.
                 const bool master = type != data_type::f32 && what == pass::backward_weights;
@@ -174,6 +219,7 @@ void print_classes(std::ostream &out, const measurement &m) {
                 }
                 out << '\n';
             }
+        }
     out << '\n';
 }
 
@@ -186,32 +232,44 @@ void sort_rows(type_table &t) {
     });
 }
 
-engine_options options_of(const std::string &text) {
+engine_options options_of(std::string text) {
+    constexpr std::string_view cudnn = "+cudnn";
     engine_options options;
     if (text == "cpu") return options;
     options.kind = engine_kind::cuda;
+    options.cudnn = text.ends_with(cudnn);
+    if (options.cudnn) text.resize(text.size() - cudnn.size());
     if (text == "cuda") return options;
-    if (!text.starts_with("cuda:")) throw std::runtime_error("--engine is cpu, cuda or cuda:N");
+    if (!text.starts_with("cuda:"))
+        throw std::runtime_error("--engine is cpu, cuda or cuda:N, with cuDNN cuda+cudnn");
     options.device = static_cast<int>(value_of(text.substr(5)));
     return options;
 }
 
 }  // namespace
 
-int measure_engine(const std::string &engine, const std::string &path) {
+int measure_engine(
+    const std::string &engine, const std::string &path, const std::vector<std::string> &only) {
     engine_runs on(options_of(engine));
-    std::ofstream out(path);
-    if (!out) throw std::runtime_error("cannot write " + path);
-    const measurement m = measure(on);
-    out << "# " << m.device << '\n' << head << '\n' << std::setprecision(5);
-    for (const auto &[key, e] : m.lines)
-        out << convgrad::to_string(key.type) << ',' << to_string(key.row.f) << ','
-            << name_of(key.what) << ','
-            << convgrad::to_string(key.row.master ? data_type::f32 : key.type) << ','
-            << field_text(key.row.method) << ',' << to_string(key.data) << ',' << e.sum << ','
-            << e.ulp << ',' << e.rms() << ',' << e.elements << ',' << e.unlike << '\n';
-    out.flush();
-    if (!out) throw std::runtime_error("cannot write " + path);
+    measurement m;
+    if (only.empty()) {
+        m = measure(on);
+    } else {
+        m = read(path);
+        // With cuDNN its version stands behind the device's name.
+        const std::string here = on.name();
+        if (!here.starts_with(m.device) && !m.device.starts_with(here))
+            throw std::runtime_error(path + " is of " + m.device + ", not of " + here);
+        if (here.size() > m.device.size()) m.device = here;
+        std::erase_if(m.lines, [&](const auto &line) {
+            return std::ranges::find(only, algorithm_of(line.first.row.method)) != only.end();
+        });
+        measurement more = measure(on, only);
+        if (more.lines.empty())
+            throw std::runtime_error("no problem is computed by these algorithms");
+        std::ranges::move(more.lines, std::back_inserter(m.lines));
+    }
+    write(path, m);
     return 0;
 }
 

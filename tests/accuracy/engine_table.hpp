@@ -2,12 +2,16 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 namespace convgrad::accuracy {
 
-/// Measures on "cpu", "cuda" or "cuda:N" and writes a line for each type, kind of layers, pass,
-/// method and data. The exit status. Throws what the engine throws, and std::runtime_error.
-int measure_engine(const std::string &engine, const std::string &path);
+/// Measures on "cpu", "cuda" or "cuda:N", with "+cudnn" behind it where cuDNN may compute too, and
+/// writes a line for each type, kind of layers, pass, method and data. With `only` those algorithms
+/// are measured, and their lines replaced in a file that has to be there. The exit status. Throws
+/// what the engine throws, and std::runtime_error.
+int measure_engine(
+    const std::string &engine, const std::string &path, const std::vector<std::string> &only = {});
 
 /// The tables of such a file. Throws std::runtime_error if it is none.
 std::string engine_tables(const std::string &path);

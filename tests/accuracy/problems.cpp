@@ -59,6 +59,49 @@ std::vector<layer> layers_of(family f) {
             {"5x5, strides 2, 19 channels", 3, 19, 1, 1,
                 {one, make_axis(16, 5, 2, 1, 2, 2), make_axis(15, 5, 2, 1, 2, 2)}, ncx, oix},
         };
+    case family::bias:
+        return {};
+    }
+    return {};
+}
+
+/// Whole pieces of 16 bytes in every type, planes as large as their outputs, more output channels
+/// from an image's three: GPU kernels that the layers above do not reach.
+std::vector<layer> engine_layers_of(family f) {
+    constexpr auto nxc = data_layout::nxc, ncx = data_layout::ncx;
+    constexpr auto xio = weights_layout::xio, oix = weights_layout::oix;
+    const conv::axis one;
+    switch (f) {
+    case family::dense:
+        return {
+            {"1x1, 72 to 40 channels, planes of 64 positions", 2, 1, 72, 40,
+                {one, make_axis(8, 1, 1, 1, 0, 0), make_axis(8, 1, 1, 1, 0, 0)}, ncx, oix},
+        };
+    case family::narrow:
+        return {
+            {"7x7, strides 2, 3 to 24 channels", 2, 1, 3, 24,
+                {one, make_axis(21, 7, 2, 1, 3, 3), make_axis(22, 7, 2, 1, 3, 3)}, nxc, oix},
+            {"3x3, 3 to 40 channels", 2, 1, 3, 40,
+                {one, make_axis(12, 3, 1, 1, 1, 1), make_axis(13, 3, 1, 1, 1, 1)}, ncx, xio},
+        };
+    case family::depthwise:
+        return {
+            {"3x3, 24 channels, planes", 2, 24, 1, 1,
+                {one, make_axis(13, 3, 1, 1, 1, 1), make_axis(14, 3, 1, 1, 1, 1)}, ncx, oix},
+            {"7x7, 24 channels, planes", 2, 24, 1, 1,
+                {one, make_axis(14, 7, 1, 1, 3, 3), make_axis(14, 7, 1, 1, 3, 3)}, ncx, oix},
+            {"5x5, 40 channels", 2, 40, 1, 1,
+                {one, make_axis(13, 5, 1, 1, 2, 2), make_axis(14, 5, 1, 1, 2, 2)}, nxc, oix},
+            {"7x7, 40 channels", 2, 40, 1, 1,
+                {one, make_axis(10, 7, 1, 1, 3, 3), make_axis(11, 7, 1, 1, 3, 3)}, nxc, xio},
+        };
+    case family::bias:
+        return {
+            {"5 images of 23x29, 40 channels", 5, 1, 0, 40,
+                {one, make_axis(23, 1, 1, 1, 0, 0), make_axis(29, 1, 1, 1, 0, 0)}, nxc, oix},
+            {"7000 positions of 3 channels, planes", 1, 1, 0, 3,
+                {one, one, make_axis(7000, 1, 1, 1, 0, 0)}, ncx, oix},
+        };
     }
     return {};
 }
@@ -74,39 +117,60 @@ bool belongs(family f, std::string_view algorithm) {
         return !tiled && !winograd;
     case family::depthwise:
         return !narrow && !tiled && !winograd;
+    case family::bias:
+        break;
     }
     return true;
+}
+
+std::vector<named_problem> passes_of(const std::vector<layer> &layers, data_type type) {
+    std::vector<named_problem> all;
+    for (const layer &l : layers) {
+        const auto add = [&](pass what, data_type out_type) {
+            problem p = test::sized(what, type, l.mb, l.groups, l.ic, l.oc);
+            p.out_type = out_type;
+            p.x = l.x;
+            if (what == pass::backward_bias) {
+                p.diff_bias = conv::bias_gradient::from_dst;
+                p.diff_bias_type = out_type;
+            }
+            test::set_layouts(p, l.data, l.weights, l.data);
+            all.push_back({l.name, p});
+        };
+        if (l.ic == 0) {
+            add(pass::backward_bias, type);
+        } else {
+            for (const pass what : {pass::forward, pass::backward_data, pass::backward_weights})
+                add(what, type);
+        }
+        // 16-bit data also has f32 gradients of what is shared by all images.
+        if (type != data_type::f32)
+            add(l.ic == 0 ? pass::backward_bias : pass::backward_weights, data_type::f32);
+    }
+    return all;
 }
 
 }  // namespace
 
 std::string_view to_string(family f) {
-    constexpr std::string_view names[] = {"dense", "few channels", "depthwise"};
+    constexpr std::string_view names[] = {"dense", "few channels", "depthwise", "bias gradient"};
     return names[static_cast<std::size_t>(f)];
 }
 
 std::vector<named_problem> problems_of(family f, data_type type) {
-    std::vector<named_problem> all;
-    for (const layer &l : layers_of(f))
-        for (const pass what : {pass::forward, pass::backward_data, pass::backward_weights}) {
-            problem p = test::sized(what, type, l.mb, l.groups, l.ic, l.oc);
-            p.x = l.x;
-            test::set_layouts(p, l.data, l.weights, l.data);
-            all.push_back({l.name, p});
-            // 16-bit data also has f32 weights gradients.
-            if (what != pass::backward_weights || type == data_type::f32) continue;
-            p.out_type = data_type::f32;
-            all.push_back({l.name, p});
-        }
+    return passes_of(layers_of(f), type);
+}
+
+std::vector<named_problem> engine_problems_of(family f, data_type type) {
+    std::vector<named_problem> all = problems_of(f, type);
+    for (named_problem &more : passes_of(engine_layers_of(f), type)) all.push_back(more);
     return all;
 }
 
 double longest_sum(const problem &p) {
-    double terms = static_cast<double>(p.what == pass::forward         ? p.ic
-                                       : p.what == pass::backward_data ? p.oc
-                                                                       : p.mb);
-    for (const conv::axis &x : p.x)
-        terms *= static_cast<double>(p.what == pass::backward_weights ? x.dst : x.kernel);
+    const bool of_taps = p.what == pass::forward || p.what == pass::backward_data;
+    double terms = static_cast<double>(!of_taps ? p.mb : p.what == pass::forward ? p.ic : p.oc);
+    for (const conv::axis &x : p.x) terms *= static_cast<double>(of_taps ? x.kernel : x.dst);
     return terms;
 }
 
@@ -143,16 +207,21 @@ std::string to_string(const method &m) {
     return text;
 }
 
-void for_each_subject(family f, data_type type, std::uint64_t seeds,
+void for_each_subject(const std::vector<named_problem> &problems, std::uint64_t seeds,
     const std::function<void(const named_problem &, subject &)> &body) {
     test::sampler sample(11);
-    for (const named_problem &n : problems_of(f, type))
+    for (const named_problem &n : problems)
         for (const flavour what : all_flavours)
             for (std::uint64_t seed = 1; seed <= seeds; ++seed) {
                 if (!sample.takes_next()) continue;
                 subject s(n.p, what, seed);
                 body(n, s);
             }
+}
+
+void for_each_subject(family f, data_type type, std::uint64_t seeds,
+    const std::function<void(const named_problem &, subject &)> &body) {
+    for_each_subject(problems_of(f, type), seeds, body);
 }
 
 }  // namespace convgrad::accuracy

@@ -12,8 +12,11 @@
 namespace convgrad::accuracy {
 
 /// By the algorithm that such layers run on.
-enum class family : std::uint8_t { dense, narrow, depthwise };
+enum class family : std::uint8_t { dense, narrow, depthwise, bias };
 inline constexpr family all_families[] = {family::dense, family::narrow, family::depthwise};
+/// Of engines that are measured through the seam: bias gradients have an algorithm of their own.
+inline constexpr family engine_families[] = {
+    family::dense, family::narrow, family::depthwise, family::bias};
 std::string_view to_string(family f);
 
 struct named_problem {
@@ -22,6 +25,8 @@ struct named_problem {
 };
 /// All three passes of every layer of a family.
 std::vector<named_problem> problems_of(family f, data_type type);
+/// These, and those that only kernels of other engines have a way of their own for.
+std::vector<named_problem> engine_problems_of(family f, data_type type);
 
 /// Products in the longest sum of a problem.
 double longest_sum(const conv::problem &p);
@@ -42,6 +47,8 @@ std::string to_string(const method &m);
 cpu::plan_limits limits_of(const method &m);
 
 /// Calls body for each combination. `seeds` sets of data per problem and flavour.
+void for_each_subject(const std::vector<named_problem> &problems, std::uint64_t seeds,
+    const std::function<void(const named_problem &, subject &)> &body);
 void for_each_subject(family f, data_type type, std::uint64_t seeds,
     const std::function<void(const named_problem &, subject &)> &body);
 

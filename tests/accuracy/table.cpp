@@ -3,8 +3,9 @@
 //   convgrad_accuracy                 prints them
 //   convgrad_accuracy --write FILE    puts them between FILE's marks
 //   convgrad_accuracy --winograd FILE only those of Winograd's tiles
-//   convgrad_accuracy --engine cuda[:N] --measure FILE   errors on another engine, as a file
-//   convgrad_accuracy --measured FILE [--write FILE]     the tables of such a file
+//   convgrad_accuracy --engine cuda[:N][+cudnn] --measure FILE   errors on another engine, as a
+//   file … --only ALGORITHM,…                                 of these alone, instead of their
+//   lines there convgrad_accuracy --measured FILE [--write FILE]     the tables of such a file
 //   convgrad_accuracy --export DIR    writes the problems for another library to compute
 //   convgrad_accuracy --import DIR    reads its results and puts them beside ours (with --write)
 #include <algorithm>
@@ -105,12 +106,20 @@ int export_problems(const std::string &directory) {
     return 0;
 }
 
+/// What stands between commas.
+std::vector<std::string> words_of(const std::string &text) {
+    std::vector<std::string> words;
+    std::istringstream in(text);
+    for (std::string word; std::getline(in, word, ',');) words.push_back(word);
+    return words;
+}
+
 int run(const std::vector<std::string> &arguments) {
     std::map<std::string, std::string> given;
     for (std::size_t i = 0; i + 1 < arguments.size(); i += 2)
         given[arguments[i]] = arguments[i + 1];
-    constexpr std::string_view known[] = {
-        "--write", "--winograd", "--export", "--import", "--engine", "--measure", "--measured"};
+    constexpr std::string_view known[] = {"--write", "--winograd", "--export", "--import",
+        "--engine", "--measure", "--measured", "--only"};
     for (const auto &[name, value] : given)
         if (std::ranges::find(known, name) == std::end(known)) {
             std::cerr << "unknown option " << name << '\n';
@@ -124,7 +133,12 @@ int run(const std::vector<std::string> &arguments) {
         std::cerr << "--measure FILE and --engine ENGINE go together\n";
         return 2;
     }
-    if (given.contains("--measure")) return measure_engine(given["--engine"], given["--measure"]);
+    if (given.contains("--only") && !given.contains("--measure")) {
+        std::cerr << "--only goes with --measure FILE\n";
+        return 2;
+    }
+    if (given.contains("--measure"))
+        return measure_engine(given["--engine"], given["--measure"], words_of(given["--only"]));
     if (given.contains("--measured")) {
         const std::string text = engine_tables(given["--measured"]);
         if (given.contains("--write")) return write(given["--write"], "cuda", text);

@@ -43,7 +43,8 @@ inline bool dst_of(const conv::problem &p, const position &x, const position &k,
     return true;
 }
 
-/// Calls body with the offsets of both operands: src and weights, dst and weights, or src and dst.
+/// Calls body with the offsets of both operands: src and weights, dst and weights, or src and dst;
+/// of a bias gradient those of dst and of a one.
 /// `at` is an output element in the coordinates of test::for_each_element.
 template <typename Body>
 void for_each_term(const conv::problem &p, const std::array<dim, 6> &at, Body &&body) {
@@ -56,6 +57,12 @@ void for_each_term(const conv::problem &p, const std::array<dim, 6> &at, Body &&
                 if (src_of(p, y, {at[3], at[4], at[5]}, x))
                     body(offset_of(p.src, n, i, x), offset_of(p.dst, n, o, y));
             });
+        return;
+    }
+    if (p.what == conv::pass::backward_bias) {
+        for (dim n = 0; n < p.mb; ++n)
+            for_each_position({p.x[0].dst, p.x[1].dst, p.x[2].dst},
+                [&](const position &y) { body(offset_of(p.dst, n, at[0], y), 0); });
         return;
     }
     const bool forward = p.what == conv::pass::forward;

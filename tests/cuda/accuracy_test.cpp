@@ -23,8 +23,8 @@ double bound(const problem &p, engines::accuracy kept) {
 void check_bounds(data_type type) {
     CONVGRAD_NEEDS_GPU();
     engine_runs on({.kind = engine_kind::cuda});
-    for (const family f : all_families)
-        for_each_subject(f, type, 1, [&](const named_problem &n, subject &s) {
+    for (const family f : engine_families)
+        for_each_subject(engine_problems_of(f, type), 1, [&](const named_problem &n, subject &s) {
             for (const engine_method &m : on.methods_for(n.p)) {
                 const errors e = on.run(s, *m.plan);
                 const engines::accuracy kept = m.plan->facts().kept;
