@@ -6,7 +6,8 @@
 LAYERS has one layer a line, as convgrad_cuda_bench reads them; without, ../layers_cuda.txt in all
 types and layouts, or with --fast its dense layers in f32 and the math mode fast. f32 is measured
 with TF32 off, and with TF32 on where the math mode is fast. Times are those of the device, without
-what calling takes the host. With --cudnn everything is measured a second time with cuDNN as one more
+what calling takes the host. The table goes to the standard output, as docs/measured/cuda_layers.csv has
+it, means to the other one. With --cudnn everything is measured a second time with cuDNN as one more
 algorithm of the engine. No Python package is needed: ../compare_torch.py --device cuda uses it."""
 
 import math
@@ -83,8 +84,9 @@ def main():
     kinds = [("", [])] + ([(" with cuDNN", ["--cudnn"])] if "--cudnn" in sys.argv else [])
     ours = [run_bench(arguments[0], options, lines) for _, options in kinds]
     ratios = {}
-    print("layer,pass,type,layout,cuDNN ms" + "".join(
-        f",algorithm{kind},ms,share of copy rate,TFLOP/s,cuDNN / ours" for kind, _ in kinds))
+    print(f"# {torch.cuda.get_device_name()}, PyTorch {torch.__version__} with cuDNN {torch.backends.cudnn.version()}")
+    columns = ("algorithm", "ms", "share of copy rate", "TFLOP/s", "cuDNN / ours")
+    print("layer,pass,type,layout,cuDNN ms" + "".join(f",{c}{kind}" for kind, _ in kinds for c in columns))
     for line in lines:
         for key, theirs in measure(line).items():
             text = ",".join(key) + f",{theirs:.4f}"
@@ -96,7 +98,7 @@ def main():
             print(text, flush=True)
     for key, all_of in sorted(ratios.items()):
         mean = math.exp(sum(map(math.log, all_of)) / len(all_of))
-        print(f"{' '.join(key)}: geometric mean {mean:.2f}, worst {min(all_of):.2f}")
+        print(f"{' '.join(key)}: geometric mean {mean:.2f}, worst {min(all_of):.2f}", file=sys.stderr)
 
 
 if __name__ == "__main__":
