@@ -264,7 +264,8 @@ TEST(cudnn, random_problems) {
     failures failed;
     for (std::uint64_t seed = 90001; seed < 91201; seed += sample_step()) {
         rng random(seed);
-        problem p = plain(random_problem(random, 3e5));
+        // 32 channels on each side make of these a thousand times as many products.
+        problem p = plain(random_problem(random, 3e4));
         p.math = math_mode::fast;
         p.groups = 1;
         const dim least = p.type == data_type::f32 ? 8 : 32;
@@ -282,7 +283,7 @@ TEST(cudnn, random_problems) {
                                                        : bench.compare_bounded(allowed_for(p)),
             gpu, p);
     }
-    EXPECT_GT(failed.ran(), 100);
+    EXPECT_GT(failed.ran(), 100 / sample_step());
 }
 
 TEST(cudnn, workspace_limits_are_kept_or_named) {
