@@ -158,7 +158,9 @@ int worthwhile_threads(const conv::problem &p, const kernel_set &kernels, int mo
 }
 
 int cut_threads(const conv::problem &p, const kernel_set &kernels) {
-    return threads_at(least_seconds(p, kernels), worthwhile_seconds(p.what), most_cut_threads);
+    const double seconds = least_seconds(p, kernels);
+    const int many = threads_at(seconds, worthwhile_seconds(p.what), most_cut_threads);
+    return std::max(many, threads_at(seconds, worthwhile_for_two, 2));
 }
 
 double fair_share_on(dim tasks, double skew, int threads) {

@@ -78,6 +78,8 @@ double least_seconds(const conv::problem &p, const kernel_set &kernels);
 constexpr double worthwhile_seconds(conv::pass what) {
     return what == conv::pass::backward_weights ? 100e-6 : 60e-6;
 }
+/// The same for two, of which otherwise one would be idle.
+inline constexpr double worthwhile_for_two = 30e-6;
 /// The threads to cut for: a problem "has the work" for so many.
 int cut_threads(const conv::problem &p, const kernel_set &kernels);
 
