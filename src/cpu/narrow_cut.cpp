@@ -46,14 +46,14 @@ double positions_of(const problem_sizes &s, const narrow_cut &cut) {
 
 /// In place.
 void share_out(narrow_cut &cut, const problem_sizes &s, const kernel_set &k) {
-    constexpr double each = 4;                     // tasks for a thread
-    constexpr double fewest = 32, shortest = 512;  // channels and positions of a task
+    constexpr double each = 4;     // tasks for a thread
+    constexpr double fewest = 32;  // channels of a task
     const double wanted = each * worthwhile_threads(s.p, k, most_cut_threads);
     const auto tasks = [&] {
         return s.images * parts_of(s.groups, cut.groups) * parts_of(s.dst_positions, cut.positions);
     };
     cut.cuts = std::clamp(parts_of(wanted, tasks()), 1.0, std::max(1.0, floor_of(s.oc / fewest)));
-    if (cut.cuts * tasks() < wanted && cut.positions >= 2 * shortest)
+    if (cut.cuts * tasks() < wanted && cut.positions >= number(2 * shortest_in_place))
         cut.positions = floor_of(cut.positions / 2);
 }
 

@@ -73,9 +73,10 @@ narrow_weights::narrow_weights(
     double share = cut(positions);
     // Few tiles are not shared out evenly: smaller ones, where that helps.
     constexpr double fair = 0.9;
-    for (int tries = 0; !in_place() && tries < 2 && share < fair; ++tries) {
+    const dim least = in_place() ? shortest_in_place : 1;
+    for (int tries = 0; tries < 2 && share < fair && positions >= 2 * least; ++tries) {
         const dim before = positions;
-        const double finer = cut(std::max<dim>(1, before / 2));
+        const double finer = cut(before / 2);
         if (finer <= share) {
             cut(before);
             break;

@@ -24,6 +24,10 @@ enum class dst_reading : std::uint8_t {
     rows,    // where it lies, row by row
     planes,  // where it lies, all rows of a tile as one; src has a copy for each tap of a row
 };
+/// Positions of a tile below which calls of kernels take too long a part (rows of 149 and 224: 1.3
+/// to 1.5 times as long as 2,048 positions).
+inline constexpr dim shortest_in_place = 512;
+
 /// What the cost model and the driver agree on.
 struct narrow_cut {
     dst_reading dst = dst_reading::packed;
