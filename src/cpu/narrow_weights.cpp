@@ -32,6 +32,10 @@ struct narrow_weights::task : tile_place {
     dim part, n, first_group, groups;
     dim first_channel, last_channel;  // of a group's dst
     bool first;
+
+    [[nodiscard]] dim channels() const { return last_channel - first_channel; }
+    /// Blocks of them.
+    [[nodiscard]] dim columns() const { return div_up(channels(), most_columns); }
 };
 
 struct narrow_weights::scratch {
@@ -196,7 +200,7 @@ bool narrow_weights::all_finite(const float *partial, dim index) const {
     const dim rows = t.groups * group_floats() / p_.oc;
     return !kernels_
                 .scan({partial + t.first_group * group_floats() + t.first_channel, data_type::f32,
-                    1, p_.oc, t.last_channel - t.first_channel, rows, 0, rows, nullptr})
+                    1, p_.oc, t.channels(), rows, 0, rows, nullptr})
                 .nonfinite;
 }
 
@@ -256,11 +260,10 @@ task_cost narrow_weights::cost_of(const task &t) const {
     const dim dst = t.length[0] * t.length[1] * t.length[2];
     const dim runs = t.length[0] * (t.length[1] / rows_of_run(t));
     const dim all = runs * round_up_to(run_length(t), kernels_.lanes);
-    const dim channels = t.last_channel - t.first_channel;
     return {static_cast<double>(all) * static_cast<double>(t.groups * group_floats())
-                * static_cast<double>(channels) / static_cast<double>(p_.oc),
+                * static_cast<double>(t.channels()) / static_cast<double>(p_.oc),
         static_cast<double>(
-            static_cast<dim>(size_of(p_.type)) * t.groups * (src * p_.ic + dst * channels)),
+            static_cast<dim>(size_of(p_.type)) * t.groups * (src * p_.ic + dst * t.channels())),
         0};
 }
 
@@ -270,8 +273,7 @@ void narrow_weights::plan_ahead(scratch &s, const task &t, const task &next) con
     s.next_src = patch_box(next.data->src, p_.type, p_.src,
         {next.n, next.first_group * p_.ic, next.groups * p_.ic}, walk_, patch_, tile_, next);
     s.next_dst = tile_box(next.data->dst, p_.type, p_.dst, dst_channels(next), walk_, next);
-    const dim channels = t.last_channel - t.first_channel, columns = div_up(channels, most_columns);
-    const dim blocks = t.groups * columns * row_blocks(div_up(channels, columns));
+    const dim blocks = t.groups * t.columns() * row_blocks(div_up(t.channels(), t.columns()));
     s.src_step = div_up(s.next_src.lines(), blocks);
     s.dst_step = div_up(s.next_dst.lines(), blocks);
 }
@@ -289,8 +291,7 @@ void narrow_weights::run_tile(scratch &s, const task &t, const task &next, bool 
 
 /// Of dst, in a task.
 channel_range narrow_weights::dst_channels(const task &t) const {
-    return {t.n, t.first_group * p_.oc + t.first_channel,
-        (t.groups - 1) * p_.oc + t.last_channel - t.first_channel};
+    return {t.n, t.first_group * p_.oc + t.first_channel, (t.groups - 1) * p_.oc + t.channels()};
 }
 
 /// Blocks of rows for so many columns.
@@ -404,7 +405,7 @@ void narrow_weights::multiply(scratch &s, const task &t, dim group, dim runs) co
     const float *src = s.src + group * p_.ic * src_pitch_;
     const float *dst = in_place() ? first_dst(t) : s.dst;
     const dim dst_channel = in_place() ? p_.dst.c : dst_pitch_;
-    const dim channels = t.last_channel - t.first_channel, columns = div_up(channels, most_columns);
+    const dim channels = t.channels(), columns = t.columns();
     for (dim j = 0; j < columns; ++j) {
         const dim o0 = t.first_channel + channels * j / columns,
                   o1 = t.first_channel + channels * (j + 1) / columns;

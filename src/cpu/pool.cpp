@@ -21,10 +21,9 @@ namespace {
 /// Set while a thread runs bodies: work that it starts then stays on it.
 thread_local bool inside_job = false;
 
-/// How often to look before sleeping, about 150 µs: layers follow each other faster than a sleeping
-/// thread wakes, yet an idle library must not heat the machine. After 30 µs, workers that had woken
-/// too late for a layer of 100 µs slept again before the next one.
-constexpr int spins_before_sleep = 10000;
+/// How often to look before sleeping, about 30 µs: layers follow each other faster than a sleeping
+/// thread wakes, yet an idle library must not heat the machine.
+constexpr int spins_before_sleep = 2000;
 
 /// Grows by one in each fork()ed child, where the threads of the parent do not exist.
 std::atomic<unsigned> fork_generation{0};

@@ -6,6 +6,7 @@
 
 #include <convgrad/error.hpp>
 
+#include "support/named_runs.hpp"
 #include "support/workbench.hpp"
 
 namespace convgrad::test {
@@ -70,15 +71,7 @@ TEST(gathered, exact_on_integers) {
     for_each_case([&](const problem &p, std::uint64_t seed) {
         bench.load(p, fill::integers, seed);
         bench.run_reference();
-        for (const named &a : algorithms_of(p))
-            for (const int threads : {1, 3}) {
-                const run_report ran =
-                    bench.run({.max_isa = a.set, .threads = threads, .algorithm = a.algorithm});
-                ASSERT_EQ(ran.algorithm, a.algorithm);
-                ASSERT_EQ(ran.set, a.set);
-                ASSERT_EQ(bench.compare_exact(), "")
-                    << a.algorithm << ' ' << to_string(a.set) << ' ' << to_text(p);
-            }
+        for (const named &a : algorithms_of(p)) expect_exact(bench, a);
     });
 }
 

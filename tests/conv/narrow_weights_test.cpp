@@ -13,6 +13,7 @@
 #include "cpu/cost_model.hpp"
 #include "cpu/driver_plan.hpp"
 #include "cpu/narrow_weights.hpp"
+#include "support/named_runs.hpp"
 #include "support/workbench.hpp"
 
 namespace convgrad::test {
@@ -103,14 +104,7 @@ TEST(narrow_weights, exact_on_integers) {
             const cpu::narrow_cut cut = cut_of(p, set);
             seen.emplace(to_string(set), cut.dst);
             shares = shares || cut.cuts > 1;
-            for (const int threads : {1, 3}) {
-                const run_report ran =
-                    bench.run({.max_isa = set, .threads = threads, .algorithm = name});
-                ASSERT_EQ(ran.algorithm, name);
-                ASSERT_EQ(ran.set, set);
-                ASSERT_EQ(bench.compare_exact(), "")
-                    << to_string(set) << " threads " << threads << ' ' << to_text(p);
-            }
+            expect_exact(bench, {name, set});
         }
     });
     EXPECT_TRUE(shares);
@@ -144,15 +138,7 @@ TEST(narrow_weights, the_same_bits_within_their_bound_on_any_number_of_threads) 
     for_each_case([&](const problem &p, std::uint64_t seed) {
         bench.load(p, fill::reals, seed);
         bench.run_reference();
-        for (const isa set : usable_fma_isas()) {
-            bench.run({.max_isa = set, .threads = 1, .algorithm = name});
-            ASSERT_EQ(bench.compare_bounded(), "") << to_string(set) << ' ' << to_text(p);
-            const auto alone = bench.output_bytes();
-            for (const int threads : {2, 16}) {
-                bench.run({.max_isa = set, .threads = threads, .algorithm = name});
-                ASSERT_EQ(bench.output_bytes(), alone) << to_string(set) << ' ' << to_text(p);
-            }
-        }
+        for (const isa set : usable_fma_isas()) expect_bound_and_same_bits(bench, {name, set});
     });
 }
 

@@ -7,6 +7,7 @@
 
 #include <convgrad/error.hpp>
 
+#include "support/named_runs.hpp"
 #include "support/workbench.hpp"
 
 namespace convgrad::test {
@@ -76,15 +77,7 @@ TEST(pointwise, exact_on_integers) {
     for_each_case([&](const problem &p, std::uint64_t seed) {
         bench.load(p, fill::integers, seed);
         bench.run_reference();
-        for (const named &row : rows(p))
-            for (const int threads : {1, 3}) {
-                const run_report ran =
-                    bench.run({.max_isa = row.set, .threads = threads, .algorithm = row.algorithm});
-                ASSERT_EQ(ran.algorithm, row.algorithm);
-                ASSERT_EQ(ran.set, row.set);
-                ASSERT_EQ(bench.compare_exact(), "")
-                    << to_string(row.set) << " threads " << threads << ' ' << to_text(p);
-            }
+        for (const named &row : rows(p)) expect_exact(bench, row);
     });
 }
 

@@ -7,6 +7,7 @@
 
 #include <convgrad/error.hpp>
 
+#include "support/named_runs.hpp"
 #include "support/workbench.hpp"
 
 namespace convgrad::test {
@@ -78,15 +79,7 @@ TEST(shifted, exact_on_integers) {
     for_each_case([&](const problem &p, std::uint64_t seed) {
         bench.load(p, fill::integers, seed);
         bench.run_reference();
-        for (const isa set : usable_fma_isas())
-            for (const int threads : {1, 3}) {
-                const run_report ran =
-                    bench.run({.max_isa = set, .threads = threads, .algorithm = name});
-                ASSERT_EQ(ran.algorithm, name);
-                ASSERT_EQ(ran.set, set);
-                ASSERT_EQ(bench.compare_exact(), "")
-                    << to_string(set) << " threads " << threads << ' ' << to_text(p);
-            }
+        for (const isa set : usable_fma_isas()) expect_exact(bench, {name, set});
     });
 }
 
@@ -95,15 +88,7 @@ TEST(shifted, the_same_bits_within_their_bound_on_any_number_of_threads) {
     for_each_case([&](const problem &p, std::uint64_t seed) {
         bench.load(p, fill::reals, seed);
         bench.run_reference();
-        for (const isa set : usable_fma_isas()) {
-            bench.run({.max_isa = set, .threads = 1, .algorithm = name});
-            ASSERT_EQ(bench.compare_bounded(), "") << to_string(set) << ' ' << to_text(p);
-            const auto alone = bench.output_bytes();
-            for (const int threads : {2, 16}) {
-                bench.run({.max_isa = set, .threads = threads, .algorithm = name});
-                ASSERT_EQ(bench.output_bytes(), alone) << to_string(set) << ' ' << to_text(p);
-            }
-        }
+        for (const isa set : usable_fma_isas()) expect_bound_and_same_bits(bench, {name, set});
     });
 }
 

@@ -5,6 +5,7 @@
 
 #include <limits>
 
+#include "support/named_runs.hpp"
 #include "support/workbench.hpp"
 
 namespace convgrad::test {
@@ -26,15 +27,7 @@ void expect_exact(workbench &bench, problem p, std::uint64_t seed) {
     set_layouts(p, layouts[seed % 2], all_weights_layouts[seed % 6], layouts[seed / 2 % 2]);
     bench.load(p, fill::integers, seed);
     bench.run_reference();
-    for (const isa set : usable_fma_isas())
-        for (const int threads : {1, 3}) {
-            const run_report ran =
-                bench.run({.max_isa = set, .threads = threads, .algorithm = sliced});
-            ASSERT_EQ(ran.algorithm, sliced);
-            ASSERT_EQ(ran.set, set);
-            ASSERT_EQ(bench.compare_exact(), "")
-                << to_string(set) << " threads " << threads << ' ' << to_text(p);
-        }
+    for (const isa set : usable_fma_isas()) expect_exact(bench, {sliced, set});
 }
 
 /// Calls body(problem without axes and layouts, seed) for each pass and type, four layouts in
