@@ -28,17 +28,47 @@ public:
     void execute(const conv::buffers &data, char *workspace, const executor &threads) const;
 
 private:
+    static constexpr dim chain_tiles = 32;  // of one chain of roundings
+
     /// Memory of one group, and of all workers.
-    struct memory;
+    struct memory {
+        float *v, *y;
+        dim first_row, first_panel;  // that V and Y hold
+        float *sums;                 // [point or tap][panel][input channel][panel]
+        float *stage;
+        int *infinite;  // not zero: a result is not finite
+        char *scratch;  // of all workers
+        std::size_t scratch_each;
+
+        [[nodiscard]] void *of(int worker) const {
+            return scratch + static_cast<std::size_t>(worker) * scratch_each;
+        }
+        [[nodiscard]] float *floats_of(int worker) const {
+            return static_cast<float *>(of(worker));
+        }
+    };
+
+    /// What a task that keeps its tiles to itself sums: some rows (input channels, in chunks of a
+    /// transform) and panels, of all tiles.
+    struct share {
+        dim first_chunk, last_chunk;
+        dim first_row, last_row;
+        dim first_panel, last_panel;
+    };
 
     /// Without a choice of blocks; what tiled sums need is within `workspace_limit`.
     winograd_weights(const conv::problem &p, const kernel_set &kernels, winograd_tile tile,
         std::size_t workspace_limit, int threads);
     void set_block(dim tiles);
     void choose_block();
+    [[nodiscard]] dim largest_range() const;
     void choose_tasks();
     void choose_groups();
     bool choose_parts();
+    void choose_shares(int threads);
+    bool try_shares(dim shares, bool of_rows, int threads);
+    [[nodiscard]] share share_at(dim index) const;
+    [[nodiscard]] dim row_of(dim chunk) const;
     void fit_workspace(int threads, std::size_t limit);
     [[nodiscard]] dim panel() const { return 2 * dim{kernels_.lanes}; }
     [[nodiscard]] dim panel_channels(dim index) const {
@@ -49,14 +79,12 @@ private:
     [[nodiscard]] dim source_chunks() const { return div_up(p_.ic, src_chunk_); }
     [[nodiscard]] dim src_chunks() const { return map_.sources / joined_ * source_chunks(); }
     [[nodiscard]] dim dst_chunks() const { return div_up(p_.oc, chunk_); }
-    /// Channels of a transform's chunk: of src, or else of dst.
+    /// Of a chunk of src.
     [[nodiscard]] dim first_channel(dim chunk) const {
-        return chunk < src_chunks() ? chunk % source_chunks() * src_chunk_
-                                    : (chunk - src_chunks()) * chunk_;
+        return chunk % source_chunks() * src_chunk_;
     }
-    [[nodiscard]] dim channels_from(dim chunk, dim first) const {
-        return chunk < src_chunks() ? std::min(src_chunk_, p_.ic - first)
-                                    : std::min(chunk_, p_.oc - first);
+    [[nodiscard]] dim src_channels(dim chunk) const {
+        return std::min(src_chunk_, p_.ic - first_channel(chunk));
     }
     [[nodiscard]] dim transform_tasks() const {  // of one group
         return segments() * (src_chunks() + dst_chunks());
@@ -84,7 +112,11 @@ private:
     }
     [[nodiscard]] dim stage_floats() const;
     [[nodiscard]] memory lay_out_group(memory_walk &walk) const;
-    [[nodiscard]] memory lay_out_part(memory_walk &walk) const;  // of a worker
+    [[nodiscard]] memory lay_out_part(memory_walk &walk) const;   // of a worker
+    [[nodiscard]] memory lay_out_share(memory_walk &walk) const;  // likewise
+    [[nodiscard]] dim all_sums_floats() const {                   // of a range, of all points
+        return parts_ == 0 && all_points_ ? map_.points * own_point_ : 0;
+    }
     [[nodiscard]] std::size_t group_bytes() const;
     [[nodiscard]] std::size_t scratch_bytes() const;
     [[nodiscard]] std::size_t own_bytes(int workers) const;
@@ -95,19 +127,23 @@ private:
     [[nodiscard]] conv::buffers buffers_of(const conv::buffers &data, dim group) const;
     void sum_groups(const conv::buffers &data, char *workspace, dim first, dim last,
         const executor &threads) const;
-    void transform(const conv::buffers &data, const memory &m, const winograd_map::block &some,
+    void transform_src(const conv::buffers &data, const memory &m, const winograd_map::block &some,
         dim chunk, float *stage) const;
+    void transform_dst(const conv::buffers &data, const memory &m, const winograd_map::block &some,
+        dim channel, dim end, float *stage) const;
     void transform_segment(
         const conv::buffers &data, const memory &m, dim block, int worker, dim index) const;
     void sum_part(const conv::buffers &data, const memory &m, int worker, dim part) const;
     void add_parts(const memory &m, dim index) const;
+    void sum_share(const conv::buffers &data, const memory &m, int worker, dim index) const;
     void add_part_stages(work_list &list) const;
+    void add_share_stage(work_list &list) const;
     void multiply(const memory &m, dim block, dim index) const;
-    void multiply_all(const memory &m, int worker, dim index) const;
-    void product(const memory &m, const winograd_map::block &tiles, dim point, dim index, dim range,
-        float *c, bool accumulate) const;
+    void multiply_all(const memory &m, float *own, dim at, dim first, dim last) const;
+    void product(const memory &m, const winograd_map::block &tiles, dim point, dim at, dim first,
+        dim last, float *c, bool accumulate) const;
     void note(const memory &m, bool finite) const;
-    void combine(const memory &m, dim index) const;
+    void combine(const memory &m, dim at, dim first, dim last) const;
     void write(const conv::buffers &data, const memory &m, int worker, dim index) const;
     void write_filters(
         const conv::buffers &data, const memory &m, dim first, dim at, float *stage) const;
@@ -133,6 +169,8 @@ private:
     bool all_points_ = false;  // a product is of all points, and combines them at once
     dim parts_ = 0;            // not 0: tasks sum up that many parts of the tiles
     dim part_tiles_ = 0;
+    dim shares_ = 0;               // not 0: tasks sum up that many shares of the channels,
+    bool shares_of_rows_ = false;  // of src's; else of dst's
     dim write_rows_;
     dim filter_taps_;  // of the layer
     dim v_point_ = 0, y_point_ = 0, sum_point_ = 0, own_point_ = 0;

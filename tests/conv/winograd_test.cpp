@@ -339,6 +339,52 @@ TEST(winograd, same_bits_for_any_threads) {
     }
 }
 
+// Few threads sum shares of the channels (or groups), each from tiles of its own: the same sums.
+TEST(winograd, shares_of_few_threads) {
+    struct layer {
+        const char *shares;
+        int threads;
+        dim groups, ic, oc, mb, side;
+        data_layout layout = data_layout::nxc;
+        filter_axis filter = {3, 1};
+    };
+    workbench bench;
+    spawning_pool pool;
+    for (const layer &at : {layer{"2 shares of the output", 2, 1, 90, 183, 4, 15},
+             layer{"2 shares of the input", 2, 1, 183, 101, 4, 15},
+             layer{"3 shares of the output", 3, 1, 120, 280, 4, 15},
+             layer{"4 shares of the groups", 2, 4, 90, 140, 3, 11},
+             layer{"2 shares of the input", 2, 1, 48, 101, 4, 29, data_layout::nxc, {4, 2}},
+             layer{"2 shares of the output", 2, 1, 48, 180, 2, 29, data_layout::ncx, {3, 2}},
+             layer{"2 shares of the output", 2, 1, 100, 192, 6, 37}}) {
+        problem p;
+        p.what = pass::backward_weights;
+        p.mb = at.mb, p.groups = at.groups, p.ic = at.ic, p.oc = at.oc;
+        for (int axis : {1, 2})
+            p.x[axis] = make_axis(at.side + axis, at.filter.kernel, at.filter.stride, 1, 1, 1);
+        set_layouts(p, at.layout, weights_layout::xio, at.layout);
+        if (is_sanitized && at.mb > 4) continue;
+        bench.load(p, fill::integers, 3);
+        bench.run_reference();
+        for (const isa set : sets())
+            for (const std::string_view name : names_for(p)) {
+                if (set != sets().back() && name != names[0]) continue;
+                if (set == sets().back()) {
+                    const std::string text = cpu::make_plan(
+                        p, {.max_isa = set, .threads = at.threads, .only_algorithm = name})
+                                                 ->describe();
+                    ASSERT_NE(text.find(at.shares), text.npos)
+                        << name << ' ' << to_text(p) << ' ' << text;
+                }
+                run_tile(bench, set, name);
+                ASSERT_EQ(compare_integers(bench, name), "") << to_string(set) << ' ' << name;
+                const auto alone = bench.output_bytes();
+                run_tile(bench, set, name, at.threads, &pool);
+                ASSERT_EQ(bench.output_bytes(), alone) << at.shares << ' ' << name;
+            }
+    }
+}
+
 // A limit is met with the same bits of the data passes, or refused.
 // Filters in transformed form, made once, also where each task would make them for itself.
 TEST(winograd, prepared_filters_give_the_same_bits) {
