@@ -89,14 +89,25 @@ std::size_t winograd_data::workspace() const {
 
 winograd_data::task winograd_data::make_task(dim index) const {
     task t{};
-    t.set = index / blocks_ / panel_blocks_;
+    // Phases of planes write to the same lines: those of some blocks come together, for each
+    // worker.
+    const dim each = sets() * panel_blocks_;
+    const bool together = map_.phases > 1 && roles_.out.c != 1 && blocks_ >= workers_;
+    dim first = 0, last = blocks_;
+    for (int w = 0; w < workers_ && together; ++w) {
+        first = first_task(blocks_, w, workers_), last = first_task(blocks_, w + 1, workers_);
+        if (index < each * last) break;
+    }
+    index -= each * first;
+    const dim blocks = last - first;
+    t.set = index / blocks / panel_blocks_;
     t.group = t.set / map_.phases;
     t.phase = t.set % map_.phases;
-    index %= blocks_ * panel_blocks_;
+    index %= blocks * panel_blocks_;
     // Neighbours share what is large: filters, or else tiles.
-    t.block = share_u_ ? index % blocks_ : index / panel_blocks_;
+    t.block = first + (share_u_ ? index % blocks : index / panel_blocks_);
     t.tiles = tiles_of(t.block);
-    t.first_panel = (share_u_ ? index / blocks_ : index % panel_blocks_) * panels_each_;
+    t.first_panel = (share_u_ ? index / blocks : index % panel_blocks_) * panels_each_;
     t.panels = std::min(panels_each_, panels_ - t.first_panel);
     return t;
 }
@@ -154,12 +165,21 @@ void winograd_data::execute(
                 std::min(input_chunk_, in_c_ - first), scratch_of(worker).stage,
                 v + (set * blocks_ + block) * v_floats());
         });
+    struct alignas(64) tiles_made {
+        dim set = -1, block = -1;
+    };
+    std::vector<tiles_made> made(static_cast<std::size_t>(keep_v_ ? workers_ : 0));
     for_each_task(workers, tasks_, [&](int worker, dim index) {
         task t = make_task(index);
-        const scratch s = scratch_of(worker);
+        const scratch &s = scratch_of(worker);
         if (u != nullptr)
             t.u = {u + t.set * map_.points * all_filters_point(), all_filters_point()};
         t.v = share_v_ ? v + (t.set * blocks_ + t.block) * v_floats() : s.v;
+        tiles_made *last = keep_v_ ? &made[static_cast<std::size_t>(worker)] : nullptr;
+        const bool has_tiles =
+            share_v_ || (last != nullptr && last->set == t.set && last->block == t.block);
+        if (!has_tiles) transform_input(data, t.set, t.tiles, 0, in_c_, s.stage, s.v);
+        if (last != nullptr) *last = {t.set, t.block};
         run_task(data, s, t);
     });
 }
@@ -232,7 +252,6 @@ void winograd_data::transform_input(const conv::buffers &data, dim set,
 }
 
 void winograd_data::run_task(const conv::buffers &data, const scratch &s, const task &t) const {
-    if (!share_v_) transform_input(data, t.set, t.tiles, 0, in_c_, s.stage, s.v);
     for (dim done = 0, some; done < t.panels; done += some) {
         const dim index = t.first_panel + done;
         some = std::min(together_, t.panels - done);

@@ -61,6 +61,7 @@ private:
     [[nodiscard]] double skew() const;
     void choose_blocks(int threads);
     bool stream_filters(int threads);
+    [[nodiscard]] bool keeps_tiles(int threads) const;
     void choose_chunks(int threads);
     bool share_panels(int threads);
     void fit_workspace(int threads, std::size_t limit);
@@ -102,7 +103,7 @@ private:
         return map_.block_at(block * block_, std::min(block_, map_.count - block * block_));
     }
     [[nodiscard]] task make_task(dim index) const;
-    [[nodiscard]] task_cost cost_of(const task &t) const;
+    [[nodiscard]] task_cost cost_of(const task &t, bool has_tiles) const;
     value_range pack_filters(const conv::buffers &data, dim set, dim index, dim source, dim channel,
         dim channels, float *out, dim tap) const;
     void transform_all_filters(const conv::buffers &data, const std::vector<scratch> &own,
@@ -165,6 +166,7 @@ private:
     dim panels_each_ = 1, panel_blocks_ = 1;
     dim together_ = 1;  // panels that a point of a block's tiles is multiplied with at a time
     bool share_u_ = true, share_v_ = false;  // transformed once, before the tasks
+    bool keep_v_ = false;  // or by each worker, for all of its tasks with the same tiles
     dim v_point_ = 0, m_point_ = 0, u_point_ = 0;
     dim tasks_ = 0;
     int workers_ = 1;

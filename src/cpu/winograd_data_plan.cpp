@@ -122,11 +122,22 @@ bool winograd_data::stream_filters(int threads) {
     set_tiles(streamed_results / (4 * map_.points * panel()));
     const dim transforms = sets() * blocks_ * (in_c_ / least_input_chunk());
     if (streams_filters(filters, static_cast<double>(shared_v_bytes())) && transforms >= 2 * threads
-        && fair_share_on(tasks_, skew(), threads) >= fair_enough)
+        && fair_share_on(tasks_, skew(), threads) >= fair_enough) {
+        share_v_ = !(keep_v_ = keeps_tiles(threads));
         return true;
+    }
     share_u_ = true;
     share_v_ = false;
     return false;
+}
+
+/// Few threads transform the tiles of their tasks for themselves rather than read what others have
+/// written, see winograd_weights::choose_shares().
+bool winograd_data::keeps_tiles(int threads) const {
+    constexpr double most_repeated = 0.125;
+    const double makers =
+        std::max(1.0, static_cast<double>(threads) / static_cast<double>(sets() * blocks_));
+    return (makers - 1) * of_data <= most_repeated * static_cast<double>(roles_.out_c);
 }
 
 /// Filters, and tiles that tasks share, are transformed before the tasks by all threads.
@@ -185,14 +196,14 @@ void winograd_data::fit_workspace(int threads, std::size_t limit) {
         {std::max(threads, 1), std::max<dim>(tasks_, 1), static_cast<dim>(rest / each)}));
 }
 
-task_cost winograd_data::cost_of(const task &t) const {
+task_cost winograd_data::cost_of(const task &t, bool has_tiles) const {
     const auto tiles = static_cast<double>(t.tiles.tiles),
                points = static_cast<double>(map_.points),
                values = static_cast<double>(map_.points_of(t.tiles));
     const auto in = static_cast<double>(in_c_),
                out = static_cast<double>(std::min(t.panels * panel(), roles_.out_c));
     const auto size = static_cast<double>(size_of(p_.type));
-    const double input = share_v_ ? 0 : in;
+    const double input = has_tiles ? 0 : in;
     return {values * (in * out + of_data * (input + out))
                 + (share_u_ ? 0 : of_filters * points * in * out),
         size * static_cast<double>(map_.rows * map_.columns) * tiles * input,
@@ -224,7 +235,14 @@ work_list winograd_data::work() const {
                      0};
              }});
     list.stages.push_back(
-        {"tiles", tasks_, workers_, [this](dim index, dim) { return cost_of(make_task(index)); }});
+        {"tiles", tasks_, workers_, [this](dim index, dim before) {
+             const task t = make_task(index);
+             const auto same_tiles = [&](const task &last) {
+                 return last.set == t.set && last.block == t.block;
+             };
+             return cost_of(
+                 t, share_v_ || (keep_v_ && before >= 0 && same_tiles(make_task(before))));
+         }});
     return list;
 }
 
@@ -236,7 +254,10 @@ std::string winograd_data::describe() const {
            + (p_.constant_weights
                    ? ", or kept so (" + n(static_cast<dim>(prepared_bytes())) + " bytes)"
                    : "")
-           + (share_v_ ? ", tiles before the tasks" : "") + ", tasks " + n(tasks_);
+           + (share_v_   ? ", tiles before the tasks"
+               : keep_v_ ? ", tiles by each worker"
+                         : "")
+           + ", tasks " + n(tasks_);
 }
 
 }  // namespace convgrad::cpu
