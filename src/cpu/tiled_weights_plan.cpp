@@ -185,8 +185,12 @@ void tiled_weights::choose_tile(dim bytes) {
     // 0.99 with 3×3). Tiles of a matrix engine: not.
     const bool roomy = bytes >= tile_target, once = taps_.kept.size() == 1 && !kernels_.tiles();
     const dim least = roomy && once ? least_sum : 8;
-    cpu::choose_tile(
-        walk_, std::max(least, bytes / (each * (rows_.block + columns_.block))), tile_);
+    // A position of dst meets so many of src that no other does; up to four are as good as counted.
+    dim met = 1;
+    for (const conv::axis &x : p_.x) met *= std::min(x.stride, x.kernel);
+    const side &src = rows_.is_src ? rows_ : columns_, &dst = rows_.is_src ? columns_ : rows_;
+    const dim position = each * (dst.block + src.block * std::max<dim>(1, met / 4));
+    cpu::choose_tile(walk_, std::max(least, bytes / position), tile_);
     // Maps of few positions: as many of them.
     const dim map = walk_[1].longest * walk_[2].longest;
     if (roomy && 2 * map <= least_sum && tile_[1] * tile_[2] == map) {
@@ -257,6 +261,7 @@ struct tiled_weights::cut {
     dim row_blocks = 1, column_blocks = 1;  // for one thread
     dim target = tile_target;
     dim row_units = 1, column_units = 1, parts = 1;
+    dim taps = 1;  // blocks of them, each of which packs both operands
     int vectors = 1;
     double share = -1;
     double cost = 0;          // of one thread, and a little of what units cost many
@@ -290,8 +295,11 @@ double tiled_weights::share_of_units(cut &c, int threads) {
         else
             columns *= 2;
     }
-    for (tap_blocks_ = 2; best < fair_enough && tap_blocks_ <= most_tap_blocks(); tap_blocks_ *= 2)
-        best = std::max(best, std::min(fair_enough, fair_share(count_tasks(), skew(), threads)));
+    for (tap_blocks_ = 2; best < fair_enough && tap_blocks_ <= most_tap_blocks();
+         tap_blocks_ *= 2) {
+        const double share = std::min(fair_enough, fair_share(count_tasks(), skew(), threads));
+        if (share > best) best = share, c.taps = tap_blocks_;
+    }
     tap_blocks_ = 1;
     return best;
 }
@@ -327,12 +335,16 @@ void tiled_weights::try_cuts(cut &best, int threads, int vectors) {
                 // Units do not cost less than blocks, and more parts cost more.
                 const bool found = best.share >= fair_enough && 1.2 * seconds >= best.cost;
                 if (found || seconds > c.most_seconds) break;
+                c.taps = 1;
                 c.share = share_of_units(c, threads);
                 set_blocks(block_of(rows_, c.row_units), block_of(columns_, c.column_units));
+                tap_blocks_ = c.taps;
                 c.cost = seconds + cut_seconds() / 4;
+                tap_blocks_ = 1;
                 if (c.share > best.share || (c.share == best.share && c.cost < best.cost)) best = c;
                 if (threads == 1) return;
-                const bool whole = c.row_units == c.row_blocks && c.column_units == c.column_blocks;
+                const bool whole =
+                    c.row_units == c.row_blocks && c.column_units == c.column_blocks && c.taps == 1;
                 if (c.share >= fair_enough && whole) break;  // more parts only cost more
             }
         }
