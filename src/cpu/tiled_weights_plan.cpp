@@ -15,7 +15,7 @@ namespace {
 // A cut for many threads may take this much of one thread's time more than the coarsest.
 constexpr double dearest = 1.06;
 constexpr dim tile_target = 384 << 10;  // both packed operands of a tile
-constexpr dim least_sum = 192;          // positions of a tile, if there are as many
+constexpr dim least_sum = 192;          // positions (dot2: pairs) of a tile, if there are as many
 constexpr dim partials_most = 6 << 20;  // all parts together, unless one alone is larger
 constexpr dim block_channels = 512;     // at most
 
@@ -184,7 +184,8 @@ void tiled_weights::choose_tile(dim bytes) {
     // in the cache (f32, blocks of 512 × 512), unless each tap goes through them again (0.92 to
     // 0.99 with 3×3). Tiles of a matrix engine: not.
     const bool roomy = bytes >= tile_target, once = taps_.kept.size() == 1 && !kernels_.tiles();
-    const dim least = roomy && once ? least_sum : 8;
+    const dim enough = least_sum * kernels_.k_per_unit;
+    const dim least = roomy && once ? enough : 8;
     // A position of dst meets so many of src that no other does; up to four are as good as counted.
     dim met = 1;
     for (const conv::axis &x : p_.x) met *= std::min(x.stride, x.kernel);
@@ -193,9 +194,9 @@ void tiled_weights::choose_tile(dim bytes) {
     cpu::choose_tile(walk_, std::max(least, bytes / position), tile_);
     // Maps of few positions: as many of them.
     const dim map = walk_[1].longest * walk_[2].longest;
-    if (roomy && 2 * map <= least_sum && tile_[1] * tile_[2] == map) {
+    if (roomy && 2 * map <= enough && tile_[1] * tile_[2] == map) {
         const dim maps = walk_[0].longest;
-        tile_[0] = std::max(tile_[0], div_up(maps, std::max<dim>(1, maps * map / least_sum)));
+        tile_[0] = std::max(tile_[0], div_up(maps, std::max<dim>(1, maps * map / enough)));
     }
     for (int a = 0; a < 3; ++a) tiles_[a] = div_up(walk_[a].longest, tile_[a]);
     tiles_all_ = p_.mb * tiles_[0] * tiles_[1] * tiles_[2];
