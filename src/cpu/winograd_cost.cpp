@@ -86,7 +86,10 @@ work_counts weights_work(const problem_sizes &s, const winograd_map &map, const 
     if (map.joined_sources(s.p.src) > 1) w.turned += of_joined * all * ic;
     if (bytes > kept_tiles) w.spilled = all * (ic + oc);
     w.weights = points * ic * oc;
-    if (bytes > one_block) w.partial = points * ic * oc * bytes / each_block;
+    // Blocks are cut as if all tiles were whole.
+    if (4 * number(map.points * map.count) * (ic + number(round_up_to(s.p.oc, 2 * lanes)))
+        > one_block)
+        w.partial = points * ic * oc * std::max(1.0, bytes / each_block);
     return w;
 }
 

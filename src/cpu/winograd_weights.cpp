@@ -9,7 +9,7 @@
 // the tiles instead, each with all of the above for itself (sum_part), and the parts' gradients are
 // added (add_parts). A few threads have a share of the channels each, with tiles of their own
 // (sum_share): of those that all shares need, each makes its own. A gradient that is not finite is
-// summed once more without transforms, before anything is written; groups are separate problems.
+// summed once more without transforms, before anything is added to; groups are separate problems.
 #include "cpu/winograd_weights.hpp"
 
 #include <algorithm>
@@ -21,12 +21,6 @@
 #include "cpu/workspace_limit.hpp"
 
 namespace convgrad::cpu {
-namespace {
-
-constexpr dim near_rows = 640 << 10;  // bytes of V that stay in a core's cache
-
-}  // namespace
-
 conv::buffers winograd_weights::buffers_of(const conv::buffers &data, dim group) const {
     const dim size = static_cast<dim>(size_of(p_.type)),
               out_size = static_cast<dim>(size_of(p_.out_type));
@@ -76,11 +70,12 @@ void winograd_weights::sum_groups(const conv::buffers &data, char *workspace, di
             [&](int worker, const conv::buffers &part, const memory &m, dim index) {
                 transform_segment(part, m, block, worker, index);
             });
-        run(product_tasks(), [&](int worker, const conv::buffers &, const memory &m, dim index) {
-            const dim row = index % ranges() * range_;
+        run(product_tasks(), [&](int worker, const conv::buffers &part, memory m, dim index) {
+            const auto [at, row] = panel_and_range(index, panels_, ranges());
+            m.stage = m.floats_of(worker) + all_sums_floats();
             if (all_points_)
-                multiply_all(m, m.floats_of(worker), index / ranges(), row,
-                    std::min(row + range_, ic_padded_));
+                multiply_all(part, m, m.floats_of(worker), at, row * range_,
+                    std::min((row + 1) * range_, ic_padded_));
             else
                 multiply(m, block, index);
         });
@@ -89,15 +84,25 @@ void winograd_weights::sum_groups(const conv::buffers &data, char *workspace, di
         run(taps_ * combine_tasks(),
             [&](int, const conv::buffers &, const memory &m, dim index) { add_parts(m, index); });
     if (!all_points_ && together)
-        run(combine_tasks(), [&](int, const conv::buffers &, const memory &m, dim index) {
-            const dim row = index / panels_ * write_rows_;
-            combine(m, index % panels_, row, std::min(row + write_rows_, rows_));
+        run(combine_tasks(), [&](int worker, const conv::buffers &part, memory m, dim index) {
+            const dim at = index % panels_, row = index / panels_ * write_rows_;
+            m.stage = m.floats_of(worker);
+            combine(part, m, m.sums + (at * ic_padded_ + row) * panel(), sum_point_, at, row,
+                std::min(row + write_rows_, rows_));
         });
     bool finite = true;
     for (dim i = 0; i < last - first; ++i) finite = finite && *memory_of(i).infinite == 0;
-    run(write_tasks(), [&](int worker, const conv::buffers &part, const memory &m, dim index) {
-        if (*m.infinite == 0) write(part, m, worker, index);
-    });
+    run(leaves_at_once() ? 0 : write_tasks(),
+        [&](int worker, const conv::buffers &part, const memory &m, dim index) {
+            if (*m.infinite != 0) return;
+            // Tasks in turn have what the same worker summed up, where that was panel by panel.
+            const dim of_panel = write_tasks() / panels_;
+            const bool by_panels = shares_ > 0 && !shares_of_rows_;
+            const dim at = by_panels ? index / of_panel : index % panels_,
+                      row = (by_panels ? index % of_panel : index / panels_) * write_rows_;
+            leave(part, m.sums + (at * ic_padded_ + row) * panel(), sum_point_, at, row,
+                std::min(write_rows_, (taps_inside_ ? p_.ic : rows_) - row), m.floats_of(worker));
+        });
     if (finite) return;
     std::vector<dim> again;  // their memory is about to be used for other things
     for (dim i = 0; i < last - first; ++i)
@@ -161,15 +166,13 @@ void winograd_weights::sum_share(
     const share mine = share_at(index);
     own.first_row = mine.first_row, own.first_panel = mine.first_panel;
     own.sums = m.sums, own.infinite = m.infinite;
-    // What stays while the other passes: rows of V, where those of all points fit L2, or a panel.
     const dim panels = mine.last_panel - mine.first_panel,
               ranges = div_up(mine.last_row - mine.first_row, range_);
-    const bool rows_stay = 4 * map_.points * range_ * block_ <= near_rows;
     const auto for_each_range = [&](const auto &body) {
         for (dim i = 0; i < panels * ranges; ++i) {
-            const dim at = mine.first_panel + (rows_stay ? i % panels : i / ranges);
-            const dim first = mine.first_row + (rows_stay ? i / panels : i % ranges) * range_;
-            body(at, first, std::min(first + range_, mine.last_row));
+            const auto [at, row] = panel_and_range(i, panels, ranges);
+            const dim first = mine.first_row + row * range_;
+            body(mine.first_panel + at, first, std::min(first + range_, mine.last_row));
         }
     };
     for (dim block = 0; block < blocks_; ++block) {
@@ -186,9 +189,10 @@ void winograd_weights::sum_share(
     }
     for_each_range([&](dim at, dim first, dim last) {
         if (all_points_)
-            multiply_all(own, all, at, first, last);
+            multiply_all(data, own, all, at, first, last);
         else
-            combine(own, at, first, last);
+            combine(data, own, m.sums + (at * ic_padded_ + first) * panel(), sum_point_, at, first,
+                last);
     });
 }
 
@@ -262,10 +266,12 @@ void winograd_weights::multiply(const memory &m, dim block, dim index) const {
         m.sums + point * sum_point_ + (at * ic_padded_ + first) * panel(), block > 0);
 }
 
+/// Rows [first, last) of a panel at all points; `own`: sums of a worker.
 void winograd_weights::multiply_all(
-    const memory &m, float *own, dim at, dim first, dim last) const {
+    const conv::buffers &data, const memory &m, float *own, dim at, dim first, dim last) const {
     for (dim point = 0; point < map_.points; ++point)
         product(m, tiles_of(0), point, at, first, last, own + point * own_point_, false);
+    if (leaves_at_once()) return combine(data, m, own, own_point_, at, first, last);
     note(m, transforms_.filter_gradients({own, m.sums + (at * ic_padded_ + first) * panel(),
                 (last - first) * panel() / kernels_.lanes, sum_point_, own_point_}));
 }
@@ -274,26 +280,29 @@ void winograd_weights::note(const memory &m, bool finite) const {
     if (!finite) std::atomic_ref(*m.infinite).store(1, std::memory_order_relaxed);
 }
 
-void winograd_weights::combine(const memory &m, dim at, dim first, dim last) const {
-    float *sums = m.sums + (at * ic_padded_ + first) * panel();
+/// Rows [first, last) of a panel, from `sums` on, where points and then taps lie `point` floats
+/// apart.
+void winograd_weights::combine(const conv::buffers &data, const memory &m, float *sums, dim point,
+    dim at, dim first, dim last) const {
     note(m, transforms_.filter_gradients(
-                {sums, sums, (last - first) * panel() / kernels_.lanes, sum_point_, sum_point_}));
+                {sums, sums, (last - first) * panel() / kernels_.lanes, point, point}));
+    if (!leaves_at_once()) return;
+    last = std::min(last, rows_);
+    for (dim rows; first < last; first += rows, sums += rows * panel()) {
+        rows = std::min({write_rows_, last - first, p_.ic - first % p_.ic});
+        leave(data, sums, point, at, first, rows, m.stage);
+    }
 }
 
-void winograd_weights::write(
-    const conv::buffers &data, const memory &m, int worker, dim index) const {
-    // Tasks in turn have what the same worker summed up, where that was panel by panel.
-    const dim blocks = write_tasks() / panels_;
-    const bool by_panels = shares_ > 0 && !shares_of_rows_;
-    const dim at = by_panels ? index / blocks : index % panels_,
-              first = (by_panels ? index % blocks : index / panels_) * write_rows_;
-    if (taps_inside_) return write_filters(data, m, first, at, m.floats_of(worker));
-    const dim size = static_cast<dim>(size_of(p_.out_type));
-    const dim rows = std::min(write_rows_, rows_ - first), source = first / p_.ic;
-    float *sums = m.sums + (at * ic_padded_ + first) * panel();
+/// Rows [first, first + rows) of a panel, of one source, leave from `sums`, where taps lie `point`
+/// floats apart.
+void winograd_weights::leave(const conv::buffers &data, float *sums, dim point, dim at, dim first,
+    dim rows, float *stage) const {
+    if (taps_inside_) return write_filters(data, sums, point, at, first, rows, stage);
+    const dim size = static_cast<dim>(size_of(p_.out_type)), source = first / p_.ic;
     for (dim tap = 0; tap < taps_; ++tap)
         if (!map_.meets(source, tap / map_.taps[1], tap % map_.taps[1]))
-            std::fill_n(sums + tap * sum_point_, rows * panel(), 0.0F);
+            std::fill_n(sums + tap * point, rows * panel(), 0.0F);
     store_args args{};
     args.type = p_.out_type;
     args.accumulate = p_.accumulate;
@@ -311,19 +320,18 @@ void winograd_weights::write(
     for (dim tap = 0; tap < taps_; ++tap) {
         const dim row = tap / map_.taps[1], column = tap % map_.taps[1];
         if (!map_.has(source, row, column)) continue;
-        args.c = sums + tap * sum_point_;
+        args.c = sums + tap * point;
         args.out = out + size * map_.tap_weight(p_.weights, row, column);
         kernels_.store(args);
     }
 }
 
 /// Whole filters, whose taps lie side by side, and as many as follow each other.
-void winograd_weights::write_filters(
-    const conv::buffers &data, const memory &m, dim first, dim at, float *stage) const {
+void winograd_weights::write_filters(const conv::buffers &data, const float *sums, dim point,
+    dim at, dim first, dim rows, float *stage) const {
     const dim taps = filter_taps_, size = static_cast<dim>(size_of(p_.out_type));
     const bool inputs_inside = p_.weights.i == taps;
-    const dim rows = std::min(write_rows_, p_.ic - first), channels = panel_channels(at),
-              inside = inputs_inside ? rows : channels;
+    const dim channels = panel_channels(at), inside = inputs_inside ? rows : channels;
     float *taps_first = stage + taps * rows * panel();  // [tap][channel]
     for (dim i = 0; i < rows; ++i) {
         for (dim source = 0; source < map_.sources; ++source)
@@ -335,9 +343,7 @@ void winograd_weights::write_filters(
                                   + map_.tap_weight(p_.weights, row, column))
                                   * panel();
                 if (map_.meets(source, row, column))
-                    std::copy_n(m.sums + tap * sum_point_
-                                    + (at * ic_padded_ + source * p_.ic + first + i) * panel(),
-                        panel(), to);
+                    std::copy_n(sums + tap * point + (source * p_.ic + i) * panel(), panel(), to);
                 else
                     std::fill_n(to, panel(), 0.0F);
             }

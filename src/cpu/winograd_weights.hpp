@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <utility>
 
 #include "conv/problem.hpp"
 #include "cpu/kernels/kernels.hpp"
@@ -28,7 +29,8 @@ public:
     void execute(const conv::buffers &data, char *workspace, const executor &threads) const;
 
 private:
-    static constexpr dim chain_tiles = 32;  // of one chain of roundings
+    static constexpr dim chain_tiles = 32;       // of one chain of roundings
+    static constexpr dim near_rows = 640 << 10;  // bytes of V that stay in a core's cache
 
     /// Memory of one group, and of all workers.
     struct memory {
@@ -62,6 +64,13 @@ private:
     void set_block(dim tiles);
     void choose_block();
     [[nodiscard]] dim largest_range() const;
+    /// A panel and a range of rows, of as many. Tasks of all points go through all panels for each
+    /// range whose rows of V stay in a core's cache, or else through all rows for each panel.
+    [[nodiscard]] std::pair<dim, dim> panel_and_range(dim index, dim panels, dim ranges) const {
+        return all_points_ && 4 * map_.points * range_ * block_ <= near_rows
+                   ? std::pair{index % panels, index / panels}
+                   : std::pair{index / ranges, index % ranges};
+    }
     void choose_tasks();
     void choose_groups();
     bool choose_parts();
@@ -99,6 +108,12 @@ private:
         return panels_ * div_up(taps_inside_ ? p_.ic : rows_, write_rows_);
     }
 
+    /// Whether a task writes what it has summed, from its core's cache: results that are not finite
+    /// are written once more, unless they are added to what is there, and filters in one piece must
+    /// have all their taps in one source.
+    [[nodiscard]] bool leaves_at_once() const {
+        return parts_ == 0 && !p_.accumulate && (!taps_inside_ || map_.sources == 1);
+    }
     [[nodiscard]] double written_taps() const {  // of a row, by a task
         return static_cast<double>(taps_inside_ ? filter_taps_ : taps_);
     }
@@ -108,8 +123,10 @@ private:
     [[nodiscard]] dim y_floats() const { return map_.points * y_point_; }
     [[nodiscard]] dim part_floats() const { return taps_ * sum_point_; }
     [[nodiscard]] dim sum_floats() const {
+        if (all_points_ && leaves_at_once()) return 0;
         return (all_points_ || parts_ > 0 ? taps_ : map_.points) * sum_point_;
     }
+    [[nodiscard]] dim filter_floats() const;
     [[nodiscard]] dim stage_floats() const;
     [[nodiscard]] memory lay_out_group(memory_walk &walk) const;
     [[nodiscard]] memory lay_out_part(memory_walk &walk) const;   // of a worker
@@ -139,14 +156,17 @@ private:
     void add_part_stages(work_list &list) const;
     void add_share_stage(work_list &list) const;
     void multiply(const memory &m, dim block, dim index) const;
-    void multiply_all(const memory &m, float *own, dim at, dim first, dim last) const;
+    void multiply_all(
+        const conv::buffers &data, const memory &m, float *own, dim at, dim first, dim last) const;
     void product(const memory &m, const winograd_map::block &tiles, dim point, dim at, dim first,
         dim last, float *c, bool accumulate) const;
     void note(const memory &m, bool finite) const;
-    void combine(const memory &m, dim at, dim first, dim last) const;
-    void write(const conv::buffers &data, const memory &m, int worker, dim index) const;
-    void write_filters(
-        const conv::buffers &data, const memory &m, dim first, dim at, float *stage) const;
+    void combine(const conv::buffers &data, const memory &m, float *sums, dim point, dim at,
+        dim first, dim last) const;
+    void leave(const conv::buffers &data, float *sums, dim point, dim at, dim first, dim rows,
+        float *stage) const;
+    void write_filters(const conv::buffers &data, const float *sums, dim point, dim at, dim first,
+        dim rows, float *stage) const;
 
     conv::problem p_;  // of one group
     conv::problem whole_;

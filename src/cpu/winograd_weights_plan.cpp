@@ -72,8 +72,14 @@ void winograd_weights::set_block(dim tiles) {
 }
 
 dim winograd_weights::largest_range() const {
-    const dim lanes = kernels_.lanes,
-              most = all_points_ ? own_bytes_most / (4 * map_.points * panel()) : most_range;
+    const dim lanes = kernels_.lanes;
+    dim most = most_range;
+    if (all_points_) {
+        most = own_bytes_most / (4 * map_.points * panel());
+        // Rows that stay are read once, panels of Y for each range: the wider is read less often.
+        const dim near = near_rows / (4 * map_.points * block_);
+        if (near >= panel()) most = std::min(most, near);
+    }
     return std::clamp(most / lanes * lanes, lanes, ic_padded_);
 }
 
@@ -217,6 +223,11 @@ void winograd_weights::choose_shares(int threads) {
     groups_each_ = each;
 }
 
+/// Filters whose taps lie side by side, on their way out.
+dim winograd_weights::filter_floats() const {
+    return taps_inside_ ? filter_taps_ * (write_rows_ + 1) * panel() : 0;
+}
+
 dim winograd_weights::stage_floats() const {
     return round_up_to(winograd_stage_floats(map_, kernels_, segment_), 16);
 }
@@ -251,7 +262,7 @@ winograd_weights::memory winograd_weights::lay_out_share(memory_walk &walk) cons
     m.v = walk.take<float>(v_floats());
     m.y = walk.take<float>(y_floats());
     m.sums = walk.take<float>(all_sums_floats());
-    m.stage = walk.take<float>(stage_floats());
+    m.stage = walk.take<float>(std::max(stage_floats(), filter_floats()));
     return m;
 }
 
@@ -261,9 +272,8 @@ std::size_t winograd_weights::group_bytes() const {
 
 /// What one stage after the other uses.
 std::size_t winograd_weights::scratch_bytes() const {
-    const dim taps = taps_inside_ ? filter_taps_ * (write_rows_ + 1) * panel() : 0;
     const auto floats =
-        static_cast<std::size_t>(4 * std::max({stage_floats(), all_sums_floats(), taps}));
+        static_cast<std::size_t>(4 * std::max(stage_floats(), all_sums_floats() + filter_floats()));
     if (parts_ == 0 && shares_ == 0) return floats;
     return std::max(floats, bytes_of_walk([this](memory_walk &walk) {
         return parts_ > 0 ? lay_out_part(walk) : lay_out_share(walk);
@@ -333,6 +343,7 @@ void winograd_weights::add_part_stages(work_list &list) const {
 void winograd_weights::add_share_stage(work_list &list) const {
     const auto batches = static_cast<double>(div_up(groups_, groups_each_)),
                size = static_cast<double>(size_of(p_.type)),
+               out_size = written_taps() * static_cast<double>(size_of(p_.out_type)),
                area = static_cast<double>(map_.rows * map_.columns * map_.count),
                points = static_cast<double>(map_.all_points());
     list.stages.push_back(
@@ -343,14 +354,14 @@ void winograd_weights::add_share_stage(work_list &list) const {
              return task_cost{batches
                                   * (points * (in * out + of_data * (in + out))
                                       + of_filters * static_cast<double>(map_.points) * in * out),
-                 batches * size * area * (in + out), 0};
+                 batches * size * area * (in + out),
+                 leaves_at_once() ? batches * out_size * in * out : 0};
          }});
+    if (leaves_at_once()) return;
     const auto sums = batches * static_cast<double>(std::min(write_rows_, rows_) * panel());
-    list.stages.push_back(
-        {"gradient", groups_each_ * write_tasks(), workers_, [=, this](dim, dim) {
-             return task_cost{
-                 0, 0, written_taps() * sums * static_cast<double>(size_of(p_.out_type))};
-         }});
+    list.stages.push_back({"gradient", groups_each_ * write_tasks(), workers_, [=, this](dim, dim) {
+                               return task_cost{0, 0, out_size * sums};
+                           }});
 }
 
 work_list winograd_weights::work() const {
@@ -360,6 +371,7 @@ work_list winograd_weights::work() const {
     const auto times = static_cast<double>(blocks_ * batches);
     const auto points = static_cast<double>(map_.points),
                size = static_cast<double>(size_of(p_.type)),
+               out_size = written_taps() * static_cast<double>(size_of(p_.out_type)),
                area = static_cast<double>(map_.rows * map_.columns);
     if (parts_ > 0) {
         add_part_stages(list);
@@ -390,13 +402,13 @@ work_list winograd_weights::work() const {
             return task_cost{
                 times * all * sums * static_cast<double>(block_)
                     + (all_points_ ? static_cast<double>(batches) * of_filters * points * sums : 0),
-                0, 0};
+                0, all_points_ && leaves_at_once() ? times * out_size * sums : 0};
         }});
+    if (all_points_ && leaves_at_once()) return list;
     list.stages.push_back({"gradient", groups_each_ * write_tasks(), workers_,
         [=, this](dim, dim) {
             const auto sums = static_cast<double>(batches * std::min(write_rows_, rows_) * panel());
-            return task_cost{all_points_ ? 0 : of_filters * points * sums, 0,
-                written_taps() * sums * static_cast<double>(size_of(p_.out_type))};
+            return task_cost{all_points_ ? 0 : of_filters * points * sums, 0, out_size * sums};
         }});
     return list;
 }

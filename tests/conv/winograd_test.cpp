@@ -347,6 +347,8 @@ TEST(winograd, shares_of_few_threads) {
         dim groups, ic, oc, mb, side;
         data_layout layout = data_layout::nxc;
         filter_axis filter = {3, 1};
+        weights_layout weights = weights_layout::xio;
+        bool accumulate = false;
     };
     workbench bench;
     spawning_pool pool;
@@ -356,13 +358,22 @@ TEST(winograd, shares_of_few_threads) {
              layer{"4 shares of the groups", 2, 4, 90, 140, 3, 11},
              layer{"2 shares of the input", 2, 1, 48, 101, 4, 29, data_layout::nxc, {4, 2}},
              layer{"2 shares of the output", 2, 1, 48, 180, 2, 29, data_layout::ncx, {3, 2}},
-             layer{"2 shares of the output", 2, 1, 100, 192, 6, 37}}) {
+             layer{"2 shares of the output", 2, 1, 100, 192, 6, 37},
+             // Filters in one piece leave at once where one source has all taps; sums that are
+             // added to leave when all are known to be finite.
+             layer{"2 shares of the output", 2, 1, 90, 183, 2, 15, data_layout::nxc, {3, 1},
+                 weights_layout::oix},
+             layer{"2 shares of the input", 2, 1, 48, 101, 2, 29, data_layout::nxc, {4, 2},
+                 weights_layout::oix},
+             layer{"2 shares of the output", 2, 1, 90, 183, 2, 15, data_layout::nxc, {3, 1},
+                 weights_layout::xio, true}}) {
         problem p;
         p.what = pass::backward_weights;
         p.mb = at.mb, p.groups = at.groups, p.ic = at.ic, p.oc = at.oc;
         for (int axis : {1, 2})
             p.x[axis] = make_axis(at.side + axis, at.filter.kernel, at.filter.stride, 1, 1, 1);
-        set_layouts(p, at.layout, weights_layout::xio, at.layout);
+        set_layouts(p, at.layout, at.weights, at.layout);
+        p.accumulate = at.accumulate;
         if (is_sanitized && at.mb > 4) continue;
         bench.load(p, fill::integers, 3);
         bench.run_reference();
