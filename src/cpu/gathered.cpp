@@ -164,10 +164,11 @@ dim gathered_planes::plane_of(dim n, dim channel, dim tap) const {
 }
 
 template <typename T>
-void gathered_planes::gather(const T *src, T *planes, dim n, dim channel) const {
+void gathered_planes::gather(
+    const T *src, T *planes, dim n, dim channel, dim first_tap, dim taps) const {
     const conv::axis &d = p_.x[0], &h = p_.x[1], &w = p_.x[2];
     src += n * p_.src.n + channel * p_.src.c;
-    for (dim tap = 0; tap < taps_; ++tap) {
+    for (dim tap = first_tap; tap < first_tap + taps; ++tap) {
         const dim k[3] = {tap / w.kernel / h.kernel, tap / w.kernel % h.kernel, tap % w.kernel};
         T *out = planes + plane_of(n, channel, tap);
         for (dim z = 0; z < d.dst; ++z)
@@ -198,16 +199,22 @@ void gathered_planes::scatter(T *src, const T *planes, dim n, dim channel) const
         }
 }
 
-void gathered_planes::copy(void *src, void *planes, const executor &threads) const {
-    const dim channels = p_.groups * p_.ic;
+void gathered_planes::copy(
+    void *src, void *planes, bool by_channels, const executor &threads) const {
+    const dim channels = p_.groups * p_.ic, taps = p_.x[2].kernel;
+    // Of the planes: taps of a channel that read the same rows.
+    const dim pieces = taps_inside_ || !by_channels ? 1 : taps_ / taps;
     const auto all = [&](auto element) {
         using T = decltype(element);
-        for_each_task(threads, dense_.mb * channels, [&](int, dim task) {
-            const dim n = task / channels, channel = task % channels;
+        for_each_task(threads, dense_.mb * channels * pieces, [&](int, dim task) {
+            const dim n = by_channels ? task % dense_.mb : task / channels;
+            if (by_channels) task /= dense_.mb;
+            const dim channel = task % channels, piece = by_channels ? task / channels : 0;
             if (p_.what == conv::pass::backward_data)
                 scatter(static_cast<T *>(src), static_cast<const T *>(planes), n, channel);
             else
-                gather(static_cast<const T *>(src), static_cast<T *>(planes), n, channel);
+                gather(static_cast<const T *>(src), static_cast<T *>(planes), n, channel,
+                    piece * taps, pieces == 1 ? taps_ : taps);
         });
     };
     if (size_of(p_.type) == 4)

@@ -39,12 +39,14 @@ public:
     [[nodiscard]] dim turn_bytes(const conv::data_strides &s) const;
 
     /// From src to planes, or from planes to diff_src, where everything between is zero.
-    void copy(void *src, void *planes, const executor &threads) const;
+    /// `by_channels`: a thread's share is some channels of all images, of planes that it reads
+    /// itself then, else all channels of some images.
+    void copy(void *src, void *planes, bool by_channels, const executor &threads) const;
     [[nodiscard]] work_stage stage() const;
 
 private:
     template <typename T>
-    void gather(const T *src, T *planes, dim n, dim channel) const;
+    void gather(const T *src, T *planes, dim n, dim channel, dim first_tap, dim taps) const;
     template <typename T>
     void scatter(T *src, const T *planes, dim n, dim channel) const;
     [[nodiscard]] dim plane_of(dim n, dim channel, dim tap) const;
@@ -84,11 +86,16 @@ public:
         const conv::problem &q = planes_.dense();
         conv::buffers turn = data;
         char *src = static_cast<char *>(data.src);
+        bool by_channels = false;
+        if constexpr (requires { inner_.sums(); })
+            by_channels = q.what == conv::pass::backward_weights && inner_.sums().parts == 1;
         for (dim i = 0; i < planes_.turns(); ++i) {
             turn.src = workspace;
-            if (q.what != conv::pass::backward_data) planes_.copy(src, workspace, threads);
+            if (q.what != conv::pass::backward_data)
+                planes_.copy(src, workspace, by_channels, threads);
             inner_.execute(turn, workspace + planes_.bytes(), threads);
-            if (q.what == conv::pass::backward_data) planes_.copy(src, workspace, threads);
+            if (q.what == conv::pass::backward_data)
+                planes_.copy(src, workspace, by_channels, threads);
             src += planes_.turn_bytes(planes_.whole().src);
             turn.dst = static_cast<char *>(turn.dst) + planes_.turn_bytes(q.dst);
             if (q.add)
