@@ -59,6 +59,11 @@ conv::problem dense_of(const conv::problem &p, bool taps_inside) {
         q.src.x[a] = pitch;
         pitch *= p.x[a].dst;
     }
+    // Planes that are all at the same place of a page would not be read where they lie.
+    constexpr dim same_sets = 1024, apart = 16;
+    if (p.what == conv::pass::backward_weights && p.type == data_type::f32
+        && 4 * pitch % same_sets == 0)
+        pitch += apart;
     q.src.c = pitch;
     q.src.n = pitch * q.ic * q.groups;
     const double each = static_cast<double>(q.src.n) * static_cast<double>(size_of(p.type));

@@ -31,6 +31,8 @@ void for_each_case(Body &&body) {
         {3, 1, 17, 33, one, make_axis(8, 1, 2, 1, 0, 0), make_axis(38, 1, 3, 1, 0, 0)},
         {1, 1, 1, 1, one, one, make_axis(2, 1, 2, 1, 0, 0)},
         {1, 3, 4, 2, one, one, make_axis(41, 1, 5, 1, 0, 0)},
+        // Planes of 1 KiB in f32, which the weights gradient lays apart.
+        {2, 1, 5, 18, one, make_axis(32, 2, 2, 1, 0, 0), make_axis(32, 2, 2, 1, 0, 0)},
         {2, 1, 6, 20, one, make_axis(8, 2, 2, 1, 0, 0), make_axis(11, 2, 2, 1, 0, 0)},
         {1, 2, 3, 18, one, make_axis(12, 4, 4, 1, 0, 0), make_axis(9, 3, 4, 1, 0, 0)},
         {2, 1, 9, 16, make_axis(5, 2, 3, 1, 0, 0), make_axis(4, 1, 1, 1, 0, 0),
