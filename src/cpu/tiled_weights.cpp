@@ -304,7 +304,7 @@ void tiled_weights::run_units(
 
 /// Whether the product reads this side from the tensor itself.
 bool tiled_weights::reads_input(const side &s, const task &t) const {
-    return s.as_stored && !(s.is_src && t.padded);
+    return s.as_stored && !(s.is_src && t.padded) && t.length[2] % kernels_.k_per_unit == 0;
 }
 
 /// Makes one side ready, and tells what its values are like as far as it matters.
@@ -312,14 +312,16 @@ value_range tiled_weights::prepare(
     const conv::buffers &data, const side &s, const task &t, char *out) const {
     if (!reads_input(s, t)) return pack(data, s, t, out);
     value_range range;
-    if (s.is_src || !t.padded) return range;
+    if (kernels_.k_per_unit == 1 && (s.is_src || !t.padded)) return range;
     // What lies side by side are channels, or positions of planes.
     const bool planes = s.strides.c != 1;
     const dim channels = s.is_rows ? t.rows : t.columns, along = planes ? t.length[2] : channels,
               rows = planes ? channels : t.length[2];
     for (dim d = 0; d < t.length[0]; ++d)
         for (dim h = 0; h < t.length[1]; ++h)
-            range.merge(kernels_.scan({first_element(data, s, t) + 4 * row_offset(s, t, d, h),
+            range.merge(kernels_.scan({first_element(data, s, t)
+                                           + static_cast<dim>(size_of(p_.type))
+                                                 * row_offset(s, t, d, h),
                 p_.type, 1, planes ? s.strides.c : s.strides.x[2], along, rows, 0, rows, nullptr}));
     return range;
 }
@@ -447,6 +449,7 @@ struct tiled_weights::operand {
 void tiled_weights::describe_operand(const conv::buffers &data, const scratch &s, const side &d,
     const task &t, dim run0, dim runs, operand &o) const {
     const order of = order_of(t.length);
+    const dim size = static_cast<dim>(size_of(p_.type));
     const bool is_rows = d.is_rows, direct = reads_input(d, t);
     const dim block =
         kernels_.tiles() && is_rows ? 4 : 4 * (is_rows ? padded(d, d.block) : panel_width());
@@ -463,7 +466,7 @@ void tiled_weights::describe_operand(const conv::buffers &data, const scratch &s
                        : nullptr;
     for (dim r = 0; r < runs; ++r) {
         const dim plane = (run0 + r) / of.runs, row = (run0 + r) % of.runs;
-        o.run[r] = direct     ? 4 * row_offset(d, t, plane, row)
+        o.run[r] = direct     ? size * row_offset(d, t, plane, row)
                    : d.is_src ? block * (plane * patch_[1].length + row) * patch_[2].row
                               : block * (plane * of.plane_pitch + row * of.run_pitch);
     }
@@ -487,7 +490,7 @@ void tiled_weights::multiply(
     operand rows, columns;
     product_args args{};
     args.ldc = panel_width();
-    args.a_m = reads_input(rows_, t) ? 4 * rows_.strides.c : 4;
+    args.a_m = reads_input(rows_, t) ? static_cast<dim>(size_of(p_.type)) * rows_.strides.c : 4;
     args.k = of.k;
     args.a_row = 4 * positions(rows_);
     args.a_tile = 16 * args.a_row;

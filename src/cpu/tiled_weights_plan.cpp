@@ -145,23 +145,27 @@ void tiled_weights::choose_orientation() {
 bool tiled_weights::rows_on_planes(const side &s, int vectors) const {
     constexpr dim ways = 16, same_sets = 1024;
     return kernels_.max_m[vectors] <= ways && s.strides.c != 1 && s.strides.x[2] == 1
-           && (!s.is_src || walk_[2].in_step == 1) && 4 * s.strides.c % same_sets != 0;
+           && (!s.is_src || walk_[2].in_step == 1)
+           && static_cast<dim>(size_of(p_.type)) * s.strides.c % same_sets != 0;
 }
 
 /// Operands that need no packing: f32 with channels side by side, whole vectors of columns, and
-/// positions not so far apart that they compete for the same sets of L1; or rows of planes.
+/// positions not so far apart that they compete for the same sets of L1; or rows of planes, of f32
+/// or of pairs of bf16, whose values are only looked at.
 void tiled_weights::choose_paths() {
     constexpr dim most_pitch = 1024;
+    neighbours_ = kernels_.format == operand_format::dot2 && taps_.kept.size() == 1
+                  && p_.src.x[2] * walk_[2].in_step == 1 && p_.dst.x[2] == 1
+                  && !touches_padding(walk_[2], 0, walk_[2].longest);
     for (side *s : {&rows_, &columns_}) {
         const dim pitch = s->strides.x[2] * (s->is_src ? walk_[2].in_step : 1);
         const bool near = s->strides.c == 1 && 4 * pitch <= most_pitch
                           && (s->is_rows || s->channels % kernels_.lanes == 0);
-        s->as_stored = kernels_.format == operand_format::fma && p_.type == data_type::f32
-                       && (near || (s->is_rows && rows_on_planes(*s, vectors_)));
+        const bool rows = s->is_rows && rows_on_planes(*s, vectors_);
+        s->as_stored = kernels_.format == operand_format::fma
+                           ? p_.type == data_type::f32 && (near || rows)
+                           : neighbours_ && p_.type == data_type::bf16 && rows;
     }
-    neighbours_ = kernels_.format == operand_format::dot2 && taps_.kept.size() == 1
-                  && p_.src.x[2] * walk_[2].in_step == 1 && p_.dst.x[2] == 1
-                  && !touches_padding(walk_[2], 0, walk_[2].longest);
 }
 
 void tiled_weights::set_blocks(dim rows, dim columns) {
@@ -448,7 +452,7 @@ void tiled_weights::settle_tile() {
     phase_list taps = list_phases(walk_, patch_, p_.weights, p_.src);
     tap_patch_ = std::move(taps.patch);
     tap_input_ = std::move(taps.input);
-    for (dim &offset : tap_input_) offset *= 4;
+    for (dim &offset : tap_input_) offset *= static_cast<dim>(size_of(p_.type));
     tap_rows_.clear();
     tap_columns_.clear();
     for (dim position : tap_patch_) {
