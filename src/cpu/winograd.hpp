@@ -27,6 +27,10 @@ inline bool streams_filters(double filter_bytes, double tile_bytes) {
     constexpr double kept = 8 << 20, most_tiles = 32 << 20;
     return filter_bytes > kept && tile_bytes <= std::min(most_tiles, 2 * filter_bytes);
 }
+/// Multiply-adds that a point of a transform takes as long as.
+inline constexpr double winograd_point_of_data = 10, winograd_point_of_filters = 14;
+/// Of products: what few threads may take longer because each transforms the same again.
+inline constexpr double most_transformed_again = 0.125;
 /// That error, in terms of the plain sum's, on normal or ReLU data (the larger), as measured.
 double winograd_error(const conv::problem &p, winograd_tile tile);
 /// The problem with its axes named so that tiles of 4 × 2 leave less of the map empty, and that an

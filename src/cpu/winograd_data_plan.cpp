@@ -15,8 +15,7 @@ constexpr dim near_tiles = 768 << 10;        // V of a block that stays in a cor
 constexpr dim near_results = 768 << 10;      // M of panels that are multiplied together
 constexpr dim most_shared = 96 << 20;        // of V of all tiles
 
-// Multiply-adds that a point of a transform takes as long as.
-constexpr double of_data = 10, of_filters = 14;
+constexpr double of_data = winograd_point_of_data, of_filters = winograd_point_of_filters;
 
 }  // namespace
 
@@ -134,10 +133,9 @@ bool winograd_data::stream_filters(int threads) {
 /// Few threads transform the tiles of their tasks for themselves rather than read what others have
 /// written, see winograd_weights::choose_shares().
 bool winograd_data::keeps_tiles(int threads) const {
-    constexpr double most_repeated = 0.125;
     const double makers =
         std::max(1.0, static_cast<double>(threads) / static_cast<double>(sets() * blocks_));
-    return (makers - 1) * of_data <= most_repeated * static_cast<double>(roles_.out_c);
+    return (makers - 1) * of_data <= most_transformed_again * static_cast<double>(roles_.out_c);
 }
 
 /// Filters, and tiles that tasks share, are transformed before the tasks by all threads.

@@ -23,10 +23,7 @@ constexpr dim most_write_rows = 16;                  // input channels, of one p
 constexpr dim most_taps_inside = 64;                 // of filters that are written as a whole
 constexpr dim apart = 48;        // floats: points must not fall on the same sets of caches
 constexpr dim most_range = 256;  // input channels of a product
-/// Of products: what shares may take longer because they transform the same again.
-constexpr double most_repeated = 0.125;
-/// Multiply-adds that a point of a transform takes as long as.
-constexpr double of_data = 10, of_filters = 14;
+constexpr double of_data = winograd_point_of_data, of_filters = winograd_point_of_filters;
 constexpr double of_halves = 14, of_planes = 20;  // in 16 bits, and from planes
 
 conv::problem one_group(conv::problem p) {
@@ -219,7 +216,7 @@ void winograd_weights::choose_shares(int threads) {
         return (threads - 1) * point / (shares_rows ? rows : out);
     };
     for (const bool some : {of_rows, !of_rows})
-        if (again(some) <= most_repeated && try_shares(threads, some, threads)) return;
+        if (again(some) <= most_transformed_again && try_shares(threads, some, threads)) return;
     groups_each_ = each;
 }
 
