@@ -356,7 +356,7 @@ void winograd_weights::add_share_stage(work_list &list) const {
          }});
     if (leaves_at_once()) return;
     const auto sums = batches * static_cast<double>(std::min(write_rows_, rows_) * panel());
-    list.stages.push_back({"gradient", groups_each_ * write_tasks(), workers_, [=, this](dim, dim) {
+    list.stages.push_back({"gradient", groups_each_ * write_tasks(), workers_, [=](dim, dim) {
                                return task_cost{0, 0, out_size * sums};
                            }});
 }
