@@ -7,6 +7,7 @@
 #include "cpu/geometry.hpp"
 #include "cpu/pointwise.hpp"
 #include "cpu/tasks.hpp"
+#include "cpu/tiled.hpp"
 #include "cpu/workspace_limit.hpp"
 
 namespace convgrad::cpu {
@@ -59,10 +60,9 @@ conv::problem dense_of(const conv::problem &p, bool taps_inside) {
         q.src.x[a] = pitch;
         pitch *= p.x[a].dst;
     }
-    // Planes that are all at the same place of a page would not be read where they lie.
-    constexpr dim same_sets = 1024, apart = 16;
+    constexpr dim apart = 16;  // for planes that tiled_weights reads where they lie
     if (p.what == conv::pass::backward_weights && p.type == data_type::f32
-        && 4 * pitch % same_sets == 0)
+        && shares_sets(4 * pitch))
         pitch += apart;
     q.src.c = pitch;
     q.src.n = pitch * q.ic * q.groups;

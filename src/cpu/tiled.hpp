@@ -20,6 +20,13 @@ using conv::clip;
 /// Positions beyond a patch that a kernel may read (never use) because its blocks are whole.
 inline constexpr dim patch_slack = 32;
 
+/// Whether rows so many bytes apart are all at the same place of a page: they take the same few
+/// sets of L1, and are not read beside each other where they lie.
+constexpr bool shares_sets(dim bytes) {
+    constexpr dim same_sets = 1024;
+    return bytes % same_sets == 0;
+}
+
 inline dim patch_bytes(const kernel_set &kernels, dim units, dim positions) {
     return round_up_to(
         units * kernels.parts * positions * kernels.unit_bytes + patch_slack * kernels.unit_bytes,

@@ -143,10 +143,10 @@ void tiled_weights::choose_orientation() {
 /// stream of its own: that is so few that they stay in L1 beside each other, and not all at the
 /// same place of a page.
 bool tiled_weights::rows_on_planes(const side &s, int vectors) const {
-    constexpr dim ways = 16, same_sets = 1024;
+    constexpr dim ways = 16;
     return kernels_.max_m[vectors] <= ways && s.strides.c != 1 && s.strides.x[2] == 1
            && (!s.is_src || walk_[2].in_step == 1)
-           && static_cast<dim>(size_of(p_.type)) * s.strides.c % same_sets != 0;
+           && !shares_sets(static_cast<dim>(size_of(p_.type)) * s.strides.c);
 }
 
 /// Operands that need no packing: f32 with channels side by side, whole vectors of columns, and

@@ -3,7 +3,7 @@
 //   sums[point][ic][oc] += Σ_tiles V · Y                                                  multiply
 // and after the last
 //   gradient = Gᵀ · sums · G, of which the taps take the place of the points         combine
-//   leaves with one rounding                                                              write
+//   leaves with one rounding                                                              leave
 // Where all tiles are one block a task may have a range of channels at all points and combine them
 // at once (multiply_all). Where the sums of all points stay in a core's cache, tasks are parts of
 // the tiles instead, each with all of the above for itself (sum_part), and the parts' gradients are
@@ -21,6 +21,7 @@
 #include "cpu/workspace_limit.hpp"
 
 namespace convgrad::cpu {
+
 conv::buffers winograd_weights::buffers_of(const conv::buffers &data, dim group) const {
     const dim size = static_cast<dim>(size_of(p_.type)),
               out_size = static_cast<dim>(size_of(p_.out_type));
@@ -71,13 +72,11 @@ void winograd_weights::sum_groups(const conv::buffers &data, char *workspace, di
                 transform_segment(part, m, block, worker, index);
             });
         run(product_tasks(), [&](int worker, const conv::buffers &part, memory m, dim index) {
+            if (!all_points_) return multiply(m, block, index);
             const auto [at, row] = panel_and_range(index, panels_, ranges());
             m.stage = m.floats_of(worker) + all_sums_floats();
-            if (all_points_)
-                multiply_all(part, m, m.floats_of(worker), at, row * range_,
-                    std::min((row + 1) * range_, ic_padded_));
-            else
-                multiply(m, block, index);
+            multiply_all(part, m, m.floats_of(worker), at, row * range_,
+                std::min((row + 1) * range_, ic_padded_));
         });
     }
     if (parts_ > 1)
